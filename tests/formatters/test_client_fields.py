@@ -144,7 +144,7 @@ def test_the_clients_own_field_is_named(name: str) -> None:
 
 
 def test_every_dialect_is_in_the_table() -> None:
-    assert {asked(name).dialect for name in BODIES} == {dialect.NAME for dialect in DIALECTS}
+    assert {asked(name).dialect for name in BODIES} == {dialect.name for dialect in DIALECTS}
 
 
 # --- What engines name is a Generation's ---

@@ -61,7 +61,7 @@ def test_which_they_are(body: str, is_one: bool) -> None:
     assert found is None or found == json.loads(body)
 
 
-NAMES = [known.NAME for known in DIALECTS]
+NAMES = [known.name for known in DIALECTS]
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -5,6 +5,7 @@ tests/fuzz/decoders.py does the same with atheris, guided by coverage.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import logging
 import os
@@ -13,14 +14,14 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from lmi.formatters import DIALECTS, Dialect, ParsedRequest, Request, Response, openai, receive
+from lmi.formatters import DIALECTS, ParsedRequest, Request, Response, openai, receive
 
 from ..fuzz.bodies import SETTINGS, hostile_request, raw_request
 from ..fuzz.oracle import check
@@ -81,7 +82,7 @@ texts = st.text(max_size=40)
 
 @settings(max_examples=400)
 @given(
-    st.sampled_from([known.NAME for known in DIALECTS]) | texts,
+    st.sampled_from([known.name for known in DIALECTS]) | texts,
     st.dictionaries(texts, texts, max_size=3),
     st.dictionaries(st.sampled_from(["api-version", "request"]) | texts, texts, max_size=2),
     st.sampled_from([sample.path for sample in SAMPLES]) | texts,
@@ -134,23 +135,18 @@ def test_what_fuzzing_found(body: dict[str, Any], changed: dict[str, Any], messa
     assert answer.failure.message.startswith(message)
 
 
-class Faulty:
-    """A dialect with a fault of ours in it."""
+def faulty(payload: Any, request: Request, settings: Any) -> ParsedRequest:
+    raise KeyError("top_k")
 
-    NAME = "faulty"
-    MARK = ""
-    ROUTES = ()
-    refuse = staticmethod(openai.refuse)
 
-    @staticmethod
-    def parse(payload: Any, request: Request, settings: Any) -> ParsedRequest:
-        raise KeyError("top_k")
+FAULTY = dataclasses.replace(openai.DIALECT, name="faulty", routes=(), parse=faulty)
+"""A dialect with a fault of ours in it."""
 
 
 def test_a_fault_of_a_dialect_is_its_requests_failure(caplog: pytest.LogCaptureFixture) -> None:
     """Behind DJL's asynchronous mode an exception would leave the client waiting for ever."""
     request = Request(b'{"inputs": "a"}', attributes={"dialect": "faulty"}, request_id="7")
-    answer = receive(request, SETTINGS, (cast(Dialect, Faulty),))
+    answer = receive(request, SETTINGS, (FAULTY,))
     assert isinstance(answer, Response)
     assert (answer.status, isinstance(answer.failure, GenerationError)) == (500, True)
     assert json.loads(answer.body)["error"]["message"] == "the request could not be read: KeyError"

@@ -38,7 +38,7 @@ BODIES: dict[str, dict[str, Any]] = {
 
 
 def test_no_dialect_is_forgotten() -> None:
-    assert {known.NAME for known in GENERATING} == {*BODIES}
+    assert {known.name for known in GENERATING} == {*BODIES}
 
 
 @pytest.mark.parametrize("guide", GUIDES)

@@ -42,6 +42,7 @@ from ..kit.api.types import (
     Generation,
     ResponseEncoder,
     Started,
+    said,
 )
 
 SETTINGS = typed_settings(model_name="served")
@@ -298,7 +299,7 @@ def test_the_request_of_the_document(form: str) -> None:
     received = call(shape.pop("path"), messages=messages, temperature=0.7, **shape)
     (generation,) = received.generations
     assert isinstance(generation.prompt, Conversation)
-    assert list(generation.prompt.messages) == messages
+    assert said(generation.prompt) == messages
     assert generation.sampling.temperature == 0.7
     assert generation.stream is (form != "whole")
     assert generation.sampling.max_tokens is None
@@ -331,8 +332,14 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"model": 5}, "model: expected the name of a model"),
     ({"messages": None}, "messages: expected a list"),
     ({"messages": []}, "messages: expected at least one"),
-    ({"messages": [{"role": "tool", "content": "a", "tool_call_id": "1"}]}, "messages[0].role: expected one of system"),
-    ({"messages": [USER, {"role": "boss", "content": "a"}]}, "messages[1].role: expected one of system, user, assist"),
+    (
+        {"messages": [{"role": "tool", "content": "a", "tool_call_id": "1"}]},
+        "messages[0].role: expected 'system' or 'user' or 'assistant', got 'tool'",
+    ),
+    (
+        {"messages": [USER, {"role": "boss", "content": "a"}]},
+        "messages[1].role: expected 'system' or 'user' or 'assistant', got 'boss'",
+    ),
     ({"messages": [{"role": "user"}]}, "messages[0].content: expected"),
     ({"temperature": -1}, "temperature: expected a number"),
     ({"max_tokens": "many"}, "max_tokens: expected an integer"),

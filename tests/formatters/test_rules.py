@@ -30,7 +30,7 @@ BY_BODY = {"rerank", "tgi", "dynamic", "lmi", "anthropic", "responses", "openai"
 
 def test_the_table_is_read() -> None:
     assert {rule.dialect for rule in RULES} == BY_BODY
-    order = [known.NAME for known in DIALECTS]
+    order = [known.name for known in DIALECTS]
     assert list(dict.fromkeys(rule.dialect for rule in RULES)) == [name for name in order if name in BY_BODY]
 
 

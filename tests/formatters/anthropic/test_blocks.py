@@ -11,6 +11,7 @@ from lmi.formatters.anthropic.blocks import read_conversation
 
 from ...kit.answers.anthropic import SETTINGS, STRICT, USER
 from ...kit.api.errors import ParameterError, PayloadError, RequestError, UnsupportedError
+from ...kit.api.types import template_messages
 
 TEXT = {"type": "text", "text": "a"}
 USE = {"type": "tool_use", "id": "toolu_1", "name": "look", "input": {"at": [1, "é"]}}
@@ -23,7 +24,13 @@ THINKING = {"type": "thinking", "thinking": "hm", "signature": "s"}
 
 def read(*messages: dict[str, Any], **fields: Any) -> list[dict[str, Any]]:
     made, _ = read_conversation({"messages": [*messages], **fields}, SETTINGS)
-    return [*made]
+    return template_messages(made.messages())
+
+
+def names(*messages: dict[str, Any]) -> dict[str, str]:
+    """What the client calls the images, by their paths."""
+    made, _ = read_conversation({"messages": [*messages]}, SETTINGS)
+    return made.fields
 
 
 def user(*content: Any) -> dict[str, Any]:
@@ -34,8 +41,14 @@ def assistant(*content: Any) -> dict[str, Any]:
     return {"role": "assistant", "content": [*content]}
 
 
-def image(url: str, field: str) -> dict[str, Any]:
-    return {"type": "image_url", "image_url": {"url": url}, "field": field}
+def image(url: str = "https://example.com/a.png") -> dict[str, Any]:
+    return {"type": "image_url", "image_url": {"url": url}}
+
+
+def named(message: int, part: int, place: str, url: str) -> dict[str, str]:
+    """What an image and its URL are called."""
+    path = f"prompt.messages[{message}].content[{part}]"
+    return {path: place, f"{path}.url": f"{place}.{url}"}
 
 
 # --- What becomes of them ---
@@ -60,20 +73,28 @@ def test_the_system_prompt(system: Any, text: str | None) -> None:
     )  # fmt: skip
 
 
-def test_system_messages_within_are_added_to_it() -> None:
-    made = read(USER, {"role": "system", "content": "b"}, {"role": "user", "content": "more"}, system="a")
-    assert made[0] == {"role": "system", "content": "a\nb"}
-    assert made[1:] == [{"role": "user", "content": [{"type": "text", "text": "hi"}, {"type": "text", "text": "more"}]}]
+def test_system_messages_within_stay_in_their_place() -> None:
+    more = {"role": "user", "content": "more"}
+    made = read(USER, {"role": "system", "content": "b"}, more, system="a")
+    assert made == [{"role": "system", "content": "a"}, USER, {"role": "system", "content": "b"}, more]
+    # As in the system prompt: blocks are lines.
+    within = [TEXT, {"type": "text", "text": "x-anthropic-billing-header: cch=1"}, {"type": "text", "text": "c"}]
+    assert read(USER, {"role": "system", "content": within})[1:] == [{"role": "system", "content": "a\nc"}]
+
+
+@pytest.mark.parametrize("nothing", ["", [], [{"type": "text", "text": "x-anthropic-billing-header: cch=1"}]])
+def test_a_system_message_that_says_nothing_parts_no_turn(nothing: Any) -> None:
+    """Many templates refuse two messages of the user's in a row."""
+    made = read(USER, {"role": "system", "content": nothing}, user(TEXT))
+    assert made == [user({"type": "text", "text": "hi"}, TEXT)]
 
 
 def test_messages_of_one_role_are_one_turn() -> None:
-    made = read(USER, user(TEXT, URL), assistant(TEXT), {"role": "assistant", "content": "b"}, USER)
+    given = (USER, user(TEXT, URL), assistant(TEXT), {"role": "assistant", "content": "b"}, USER)
+    made = read(*given)
     assert [message["role"] for message in made] == ["user", "assistant", "user"]
-    assert made[0]["content"] == [
-        {"type": "text", "text": "hi"},
-        TEXT,
-        image("https://example.com/a.png", "messages[1].content[1].source.url"),
-    ]
+    assert made[0]["content"] == [{"type": "text", "text": "hi"}, TEXT, image()]
+    assert names(*given) == named(0, 2, "messages[1].content[1]", "source.url")
     assert made[1]["content"] == [TEXT, {"type": "text", "text": "b"}]
 
 
@@ -84,10 +105,8 @@ def test_a_single_text_is_a_string() -> None:
 
 def test_images() -> None:
     made = read(user(BASE64, TEXT))
-    assert made[0]["content"] == [
-        image("data:image/png;base64,iVBORw0KGgo=", "messages[0].content[0].source.data"),
-        TEXT,
-    ]
+    assert made[0]["content"] == [image("data:image/png;base64,iVBORw0KGgo="), TEXT]
+    assert names(user(BASE64, TEXT)) == named(0, 0, "messages[0].content[0]", "source.data")
 
 
 def test_calls_and_results() -> None:
@@ -125,17 +144,12 @@ def test_a_result(content: Any, failed: bool | None, text: str) -> None:
 
 
 def test_images_in_results_are_the_users() -> None:
-    made = read(USER, assistant(USE), user({**RESULT, "content": [TEXT, URL]}, {"type": "text", "text": "b"}))
-    assert made[2:] == [
+    given = (USER, assistant(USE), user({**RESULT, "content": [TEXT, URL]}, {"type": "text", "text": "b"}))
+    assert read(*given)[2:] == [
         {"role": "tool", "tool_call_id": "1", "content": "a"},
-        {
-            "role": "user",
-            "content": [
-                image("https://example.com/a.png", "messages[2].content[0].content[1].source.url"),
-                {"type": "text", "text": "b"},
-            ],
-        },
+        {"role": "user", "content": [image(), {"type": "text", "text": "b"}]},
     ]
+    assert names(*given) == named(2, 1, "messages[2].content[0].content[1]", "source.url")
 
 
 DOCUMENT = {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "It rains."}}
@@ -159,10 +173,8 @@ def test_documents_are_texts(block: dict[str, Any], text: str) -> None:
 
 
 def test_a_document_with_an_image() -> None:
-    place = "messages[0].content[0].source.content[1].source.url"
-    assert read(user(PARTS)) == [
-        {"role": "user", "content": [{"type": "text", "text": "T\na"}, image("https://example.com/a.png", place)]}
-    ]
+    assert read(user(PARTS)) == [{"role": "user", "content": [{"type": "text", "text": "T\na"}, image()]}]
+    assert names(user(PARTS)) == named(0, 1, "messages[0].content[0].source.content[1]", "source.url")
 
 
 def test_tools_that_a_search_has_found() -> None:
@@ -191,7 +203,8 @@ EMPTY: list[Any] = ["", [], [{"type": "text", "text": ""}], [{"type": "redacted_
 def test_an_empty_last_message_is_no_beginning(content: Any) -> None:
     """Anthropic's API takes one there, and there alone."""
     empty = {"role": "assistant", "content": content}
-    assert read_conversation({"messages": [USER, empty]}, SETTINGS) == ((USER,), False)
+    made, continues = read_conversation({"messages": [USER, empty]}, SETTINGS)
+    assert (template_messages(made.messages()), continues) == ([USER], False)
     with pytest.raises(ParameterError, match=r"^messages: expected at least one message from the role user"):
         read_conversation({"messages": [empty]}, SETTINGS)
 
@@ -209,8 +222,8 @@ AT = "messages[0].content[0]"
         ([], ParameterError, "messages"),
         ([5], PayloadError, "messages[0]"),
         ([{"content": "a"}], PayloadError, "messages[0].role"),
-        ([{"role": "king", "content": "a"}], ParameterError, "messages[0].role"),
-        ([{"role": "tool", "content": "a"}], ParameterError, "messages[0].role"),
+        ([{"role": "king", "content": "a"}], UnsupportedError, "messages[0].role"),
+        ([{"role": "tool", "content": "a"}], UnsupportedError, "messages[0].role"),
         ([{"role": "system", "content": "a"}], ParameterError, "messages"),
         ([{"role": "user"}], PayloadError, "messages[0].content"),
         ([{"role": "user", "content": 5}], PayloadError, "messages[0].content"),
@@ -277,10 +290,8 @@ def test_a_system_prompt_that_is_refused(system: Any, place: str) -> None:
 
 
 def usual(message: dict[str, Any]) -> dict[str, Any]:
-    """Without what is ours alone: fields' names for errors, reasoning's older name, no content beside calls, ids."""
+    """Without what is ours alone: reasoning's older name, a content beside calls, ids."""
     kept = {name: value for name, value in message.items() if name != "reasoning_content" and value}
-    if isinstance(content := kept.get("content"), list):
-        kept["content"] = [{name: part[name] for name in part if name != "field"} for part in content]
     if "tool_calls" in kept:
         functions = [one["function"] for one in kept["tool_calls"]]
         kept["tool_calls"] = [(one["name"], json.loads(one["arguments"])) for one in functions]
@@ -310,9 +321,9 @@ def test_it_is_what_vllms_server_makes_of_it(fields: dict[str, Any]) -> None:
     from vllm.entrypoints.anthropic.serving import AnthropicServingMessages
 
     request = AnthropicMessagesRequest.model_validate({"model": "m", "max_tokens": 5, **fields})
-    # Where a template wants the system prompt first, vLLM has there what system messages say, which suits them all.
-    read = AnthropicServingMessages._convert_anthropic_to_openai_request(request, merge_inline_system=True)
-    theirs = read.model_dump()["messages"]
+    # With True it has at the beginning what system messages say, for templates that want it there.
+    theirs = AnthropicServingMessages._convert_anthropic_to_openai_request(request, merge_inline_system=False)
 
     made, _ = read_conversation(fields, SETTINGS)
-    assert [usual(one) for one in made] == [usual(one) for one in theirs]
+    ours = template_messages(made.messages())
+    assert [usual(one) for one in ours] == [usual(one) for one in theirs.model_dump()["messages"]]

@@ -13,7 +13,16 @@ from lmi.formatters.anthropic.request import FORMS, TABLE, parse_messages
 from ...kit.answers.anthropic import ASKED, REASONING, SETTINGS, STRICT, TOOL, USER, call
 from ...kit.api.dialects import forget_logged_names, receive
 from ...kit.api.errors import ParameterError, PayloadError, RequestError, UnsupportedError
-from ...kit.api.types import Conversation, Generation, Request, Response, Sampling, Settings, StructuredOutput
+from ...kit.api.types import (
+    Conversation,
+    Generation,
+    Message,
+    Request,
+    Response,
+    Sampling,
+    Settings,
+    StructuredOutput,
+)
 
 
 def generation(settings: Settings = SETTINGS, **fields: Any) -> Generation:
@@ -43,7 +52,7 @@ def test_a_plain_request() -> None:
     made = generation()
     assert made == Generation(
         request_id="req-7",
-        prompt=Conversation(messages=(USER,)),
+        prompt=Conversation(messages=(Message("user", "hi"),)),
         sampling=Sampling(max_tokens=100),
     )
     # The answer ends at the context, as Anthropic's do.
@@ -72,30 +81,54 @@ def test_a_stream(stream: bool | None) -> None:
     assert generation(stream=stream).stream is bool(stream)
 
 
+ON = {"enable_thinking": True, "thinking": True}
+OFF = {"enable_thinking": False, "thinking": False}
+
+
 @pytest.mark.parametrize(
     ("thinking", "arguments", "shown"),
     [
         (None, {}, True),
-        ({"type": "enabled", "budget_tokens": 1024}, {"enable_thinking": True}, True),
-        ({"type": "adaptive", "display": "summarized"}, {"enable_thinking": True}, True),
+        ({"type": "enabled", "budget_tokens": 1024}, {**ON, "thinking_budget": 1024}, True),
+        ({"type": "adaptive", "display": "summarized"}, ON, True),
         # Its blocks are there, without their text (reply.py).
-        ({"type": "adaptive", "display": "omitted"}, {"enable_thinking": True}, True),
-        ({"type": "disabled"}, {"enable_thinking": False}, False),
+        ({"type": "adaptive", "display": "omitted"}, ON, True),
+        ({"type": "disabled"}, OFF, False),
         # "Thinking turned off" (Anthropic's client, types/thinking_types.py).
-        ({"type": "between_tools"}, {"enable_thinking": False}, False),
+        ({"type": "between_tools"}, OFF, False),
     ],
 )
 def test_thinking(thinking: Any, arguments: dict[str, Any], shown: bool) -> None:
     made = conversation(REASONING, thinking=thinking)
     assert (made.template_arguments, made.include_reasoning) == (arguments, shown)
-    # Without a reasoning parser there is nothing that its template could be told of.
-    assert conversation(thinking=thinking).template_arguments == {}
+    # Without a reasoning parser the model is not told to think: it would be in the text.
+    silent = {name: value for name, value in arguments.items() if value is not True}
+    assert conversation(thinking=thinking).template_arguments == silent
+
+
+@pytest.mark.parametrize(
+    ("effort", "thinking", "arguments"),
+    [
+        *((effort, None, {**ON, "reasoning_effort": effort})
+          for effort in ("minimal", "low", "medium", "high", "xhigh", "max")),
+        ("none", None, {**OFF, "reasoning_effort": "none"}),
+        # What is said of thinking itself goes first.
+        ("none", {"type": "enabled"}, {**ON, "reasoning_effort": "none"}),
+        ("high", {"type": "disabled"}, {**OFF, "reasoning_effort": "high"}),
+    ],
+)  # fmt: skip
+def test_efforts(effort: str, thinking: Any, arguments: dict[str, Any]) -> None:
+    made = conversation(REASONING, thinking=thinking, output_config={"effort": effort})
+    assert made.template_arguments == arguments
 
 
 def test_the_templates_own_variables_go_first() -> None:
-    given = {"enable_thinking": True, "reasoning_effort": "odd", "x": 1}
+    given = {"enable_thinking": True, "thinking": True, "reasoning_effort": "odd", "thinking_budget": 5, "x": 1}
     made = conversation(
-        REASONING, chat_template_kwargs=given, thinking={"type": "disabled"}, output_config={"effort": "low"}
+        REASONING,
+        chat_template_kwargs=given,
+        thinking={"type": "disabled", "budget_tokens": 7},
+        output_config={"effort": "low"},
     )
     assert made.template_arguments == given
 
@@ -197,7 +230,7 @@ def test_a_wrong_value(name: str, value: Any) -> None:
     ("fields", "kind", "place"),
     [
         ({"thinking": {}}, PayloadError, "thinking.type"),
-        ({"thinking": {"type": "often"}}, ParameterError, "thinking.type"),
+        ({"thinking": {"type": "often"}}, UnsupportedError, "thinking.type"),
         ({"thinking": {"type": "enabled", "budget_tokens": 0}}, ParameterError, "thinking.budget_tokens"),
         ({"thinking": {"type": "enabled", "display": "all"}}, ParameterError, "thinking.display"),
         ({"thinking": {"type": "enabled", "budget": 5}}, UnsupportedError, "thinking.budget"),

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from lmi.formatters.anthropic.tools import read_tools
 
 from ...kit.answers.anthropic import SETTINGS, STRICT, TOOL
-from ...kit.api.dialects import MAX_TOOLS
+from ...kit.api.dialects import MAX_TOOLS, forget_logged_names
 from ...kit.api.errors import ParameterError, PayloadError, RequestError, UnsupportedError
 
 
 def read(tools: Any = None, tool_choice: Any = None) -> Any:
+    """The tools, and whether there may be several calls."""
     return read_tools({"tools": tools, "tool_choice": tool_choice}, SETTINGS)
 
 
@@ -23,7 +25,7 @@ def test_a_tool() -> None:
         "type": "custom", "name": "look", "description": "Looks", "input_schema": schema, "strict": True,
         "cache_control": {"type": "ephemeral"}, "eager_input_streaming": None, "input_examples": [{"at": "a"}],
     }  # fmt: skip
-    (tool,) = read([given]).tools.tools
+    (tool,) = read([given])[0].tools
     function = {"name": "look", "description": "Looks", "strict": True, "parameters": {"type": "object", **schema}}
     assert tool == {"type": "function", "function": function}
 
@@ -40,18 +42,56 @@ def test_a_tool() -> None:
     ],
 )
 def test_which_may_be_called(given: Any, choice: str, function: str | None, parallel: bool) -> None:
-    made = read([TOOL], given)
-    assert (made.tools.choice, made.tools.function, made.parallel) == (choice, function, parallel)
-    assert len(made.tools.tools) == 1
+    made, several = read([TOOL], given)
+    assert (made.choice, made.function, several) == (choice, function, parallel)
+    assert len(made.tools) == 1
 
 
 @pytest.mark.parametrize("choice", [None, {"type": "auto"}, {"type": "none"}])
 def test_none(choice: Any) -> None:
     nothing: tuple[Any, ...] = ([], None)
     for tools in nothing:
-        assert read(tools, choice).tools.tools == ()
+        assert read(tools, choice)[0].tools == ()
     if choice == {"type": "none"}:
-        assert read([TOOL], choice).tools.tools == ()
+        assert read([TOOL], choice)[0].tools == ()
+
+
+SERVERS: list[dict[str, Any]] = [
+    {"type": "web_search_20250305", "name": "web_search", "max_uses": 5},
+    {"type": "bash_20250124", "name": "bash"},
+    {**TOOL, "type": "computer_20250124"},
+]
+
+
+@pytest.mark.parametrize("tool", SERVERS, ids=lambda tool: tool["type"])
+def test_what_only_anthropic_runs_is_left_out(
+    tool: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forget_logged_names(monkeypatch)
+    other = {**TOOL, "name": "find"}
+    made, _ = read([tool, other])
+    assert [one["function"]["name"] for one in made.tools] == ["find"]
+    # Where the client has it, by which an engine's errors are named.
+    assert made.own == {"prompt.tools[0]": "tools[1]", "prompt.tools[0].parameters": "tools[1].input_schema"}
+    assert read([tool])[0].tools == ()
+    assert [tool["type"] in line for line in caplog.messages] == [True]
+
+
+@pytest.mark.parametrize("tool", SERVERS, ids=lambda tool: tool["type"])
+def test_an_option_refuses_it(tool: Any) -> None:
+    settings = msgspec.structs.replace(SETTINGS, server_tools="error")
+    message = rf"^tools\[1\].type: expected 'custom' \(option.server_tools=error.*, got '{tool['type']}'"
+    with pytest.raises(UnsupportedError, match=message) as caught:
+        read_tools({"tools": [TOOL, tool]}, settings)
+    assert caught.value.param == "tools[1].type"
+
+
+@pytest.mark.parametrize("tools", [None, [], [SERVERS[0]]])
+def test_a_call_needs_a_tool(tools: Any) -> None:
+    with pytest.raises(ParameterError) as caught:
+        read(tools, {"type": "any"})
+    assert caught.value.message == "tool_choice: a call is required, and there are no tools to call"
+    assert caught.value.param == "tool_choice"
 
 
 @pytest.mark.parametrize(
@@ -65,18 +105,16 @@ def test_none(choice: Any) -> None:
         ([{**TOOL, "description": 5}], None, PayloadError, "tools[0].description"),
         ([TOOL, {"name": "a"}], None, PayloadError, "tools[1].input_schema"),
         ([{**TOOL, "strict": "yes"}], None, PayloadError, "tools[0].strict"),
-        ([{**TOOL, "type": "bash_20250124"}], None, UnsupportedError, "tools[0].type"),
         ([{**TOOL, "type": 5}], None, PayloadError, "tools[0].type"),
         ([{**TOOL, "function": {}}], None, UnsupportedError, "tools[].function"),
         ([TOOL], "auto", PayloadError, "tool_choice"),
         ([TOOL], {}, PayloadError, "tool_choice.type"),
-        ([TOOL], {"type": "required"}, ParameterError, "tool_choice.type"),
+        ([TOOL], {"type": "required"}, UnsupportedError, "tool_choice.type"),
         ([TOOL], {"type": "tool"}, PayloadError, "tool_choice.name"),
         ([TOOL], {"type": "tool", "name": "leap"}, ParameterError, "tool_choice.name"),
         ([TOOL], {"type": "any", "disable_parallel_tool_use": 1}, PayloadError,
          "tool_choice.disable_parallel_tool_use"),
         ([TOOL], {"type": "auto", "mode": "a"}, UnsupportedError, "tool_choice.mode"),
-        (None, {"type": "any"}, ParameterError, "tool_choice"),
         ([], {"type": "tool", "name": "look"}, ParameterError, "tool_choice"),
     ],
 )  # fmt: skip
@@ -99,7 +137,7 @@ def test_it_is_what_vllms_server_makes_of_it(choice: Any) -> None:
     body = {"model": "m", "max_tokens": 5, "messages": [{"role": "user", "content": "a"}], "tools": tools}
     request = AnthropicMessagesRequest.model_validate({**body, "tool_choice": choice})
     theirs = AnthropicServingMessages._convert_anthropic_to_openai_request(request).model_dump()
-    ours = read(tools, choice).tools
+    ours, _ = read(tools, choice)
     (tool,) = theirs["tools"]
     (mine,) = ours.tools
     assert {name: tool["function"][name] for name in mine["function"]} == mine["function"]

@@ -167,25 +167,40 @@ def with_documents(count: int) -> dict[str, Any]:
     return {**chat(1), "documents": [{"text": "a"}] * count}
 
 
+TOGETHER = "messages, their parts and calls included"
+
+
 @pytest.mark.parametrize(
-    ("made", "most", "field"),
+    ("made", "most", "field", "rest"),
     [
-        (chat, MAX_MESSAGES, "messages"),
-        (with_parts, MAX_MESSAGES, "messages"),
-        (with_calls, MAX_MESSAGES, "messages"),
-        (with_tools, TOOLS, "tools"),
-        (with_functions, TOOLS, "functions"),
-        (with_documents, DOCUMENTS, "documents"),
+        (chat, MAX_MESSAGES, "messages", f", got {MAX_MESSAGES + 1}"),
+        (with_parts, MAX_MESSAGES, "messages", f" {TOGETHER}"),
+        (with_calls, MAX_MESSAGES, "messages", f" {TOGETHER}"),
+        (with_tools, TOOLS, "tools", f", got {TOOLS + 1}"),
+        (with_functions, TOOLS, "functions", f", got {TOOLS + 1}"),
+        (with_documents, DOCUMENTS, "documents", f", got {DOCUMENTS + 1}"),
     ],
     ids=["messages", "parts", "calls", "tools", "functions", "documents"],
 )
-def test_lists_of_a_chat(made: Any, most: int, field: str) -> None:
+def test_lists_of_a_chat(made: Any, most: int, field: str, rest: str) -> None:
     """Below the limit, at it and above it."""
     for count in (most - 1, most):
         assert isinstance(received(made(count)), ParsedRequest)
-    message = refusal(made(most + 1))
-    assert message.startswith(f"{field}: expected at most {most}")
-    assert message.endswith(f"got {most + 1}")
+    assert refusal(made(most + 1)) == f"{field}: expected at most {most}{rest}"
+
+
+@pytest.mark.parametrize(
+    ("message", "field", "noun"),
+    [
+        ({"role": "user", "content": PARTS * (MAX_MESSAGES + 1)}, "content", "parts"),
+        ({"role": "assistant", "tool_calls": CALLS * (MAX_MESSAGES + 1)}, "tool_calls", "tool calls"),
+        # Nor are they read before they are counted.
+        ({"role": "user", "content": [5] * (MAX_MESSAGES + 1)}, "content", "parts"),
+    ],
+)
+def test_a_list_that_is_too_long_by_itself(message: dict[str, Any], field: str, noun: str) -> None:
+    expected = f"messages[0].{field}: expected at most {MAX_MESSAGES} {noun}, got {MAX_MESSAGES + 1}"
+    assert refusal({"messages": [message]}) == expected
 
 
 @pytest.mark.parametrize("dialect", ["anthropic", "azure", "minimal", "openai"])

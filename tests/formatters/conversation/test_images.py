@@ -21,7 +21,9 @@ PICTURE = png()
 def part(given: dict[str, Any], *, azure: bool) -> Content:
     """What a part of a user's content adds to it."""
     contents = Contents(AZURE if azure else PARTS)
-    return contents.read("messages[0].content", [{"type": "image_url", **given}], typed_settings())
+    content = contents.read("messages[0].content", [{"type": "image_url", **given}], typed_settings())
+    assert isinstance(content, Content)
+    return content
 
 
 URL = "https://example.com/a.png"
@@ -42,7 +44,7 @@ READ: list[tuple[dict[str, Any], bool, tuple[str, str]]] = [
 
 
 @pytest.mark.parametrize(("given", "azure", "read"), READ)
-def test_a_part_is_read(given: dict[str, Any], azure: bool, read: dict[str, Any]) -> None:
+def test_a_part_is_read(given: dict[str, Any], azure: bool, read: tuple[str, str]) -> None:
     content = part(given, azure=azure)
     (image,) = content.parts
     assert isinstance(image, Image)

@@ -1,4 +1,4 @@
-"""Messages and tools of OpenAI chat requests: what templates are given, and how a fault is named by its place."""
+"""Messages of OpenAI chat requests: what templates are given, and how a fault is named by its place."""
 
 from __future__ import annotations
 
@@ -15,12 +15,7 @@ from ...kit.api.types import Conversation, Request, said
 
 SETTINGS = typed_settings(unknown_parameters="error")
 USER: dict[str, Any] = {"role": "user", "content": "hi"}
-WEATHER: dict[str, Any] = {
-    "name": "get_weather",
-    "description": "The weather of a place",
-    "parameters": {"type": "object", "properties": {"location": {"type": "string"}}},
-}
-TOOL: dict[str, Any] = {"type": "function", "function": WEATHER}
+TOOL: dict[str, Any] = {"type": "function", "function": {"name": "f"}}
 CALL: dict[str, Any] = {"id": "call_abc123", "type": "function", "function": {"name": "get_weather", "arguments": "{}"}}
 
 
@@ -39,15 +34,19 @@ SAME: list[dict[str, Any]] = [
     {
         "role": "user",
         "content": [
-            {"type": "image_url", "image_url": {"url": "https://example.com/a.png", "detail": "low"}},
-            {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA", "detail": "original"}},
+            {"type": "image_url", "image_url": {"url": "https://example.com/a.png"}},
+            {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}},
         ],
     },
     {"role": "assistant", "content": "hello"},
-    {"role": "assistant", "content": "hello", "reasoning_content": "Hm."},
-    {"role": "assistant", "tool_calls": [CALL]},
+    {"role": "assistant", "content": "hello", "reasoning": "Hm.", "reasoning_content": "Hm."},
+    {"role": "assistant", "content": "hello", "name": "Bob"},
+    {"role": "assistant", "content": "", "tool_calls": [CALL]},
     {"role": "tool", "content": "sunny", "tool_call_id": "call_abc123"},
-    {"role": "tool", "content": [{"type": "text", "text": "sunny"}], "tool_call_id": "call_abc123"},
+    {"role": "tool", "content": "sunny", "tool_call_id": "call_abc123", "name": "get_weather"},
+    # Whom else a model's template knows, as in vLLM's server.
+    {"role": "critic", "content": "No."},
+    {"role": "critic", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}], "name": "Ann"},
 ]
 
 
@@ -67,24 +66,50 @@ REWRITTEN: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ),
     (
         {"role": "assistant", "content": None, "function_call": None, "tool_calls": [CALL]},
-        {"role": "assistant", "tool_calls": [CALL]},
+        {"role": "assistant", "content": "", "tool_calls": [CALL]},
+    ),
+    ({"role": "assistant", "tool_calls": [CALL]}, {"role": "assistant", "content": "", "tool_calls": [CALL]}),
+    *(
+        (
+            {"role": "assistant", "content": "hello", name: "Hm."},
+            {"role": "assistant", "content": "hello", "reasoning": "Hm.", "reasoning_content": "Hm."},
+        )
+        for name in ("reasoning", "reasoning_content")
+    ),
+    *(
+        ({"role": role, "content": [{"type": "text", "text": "a"}]}, {"role": role, "content": "a"})
+        for role in ("system", "developer", "user", "assistant", "critic")
+    ),
+    (
+        {"role": "tool", "content": [{"type": "text", "text": "sunny"}], "tool_call_id": "x"},
+        {"role": "tool", "content": "sunny", "tool_call_id": "x"},
+    ),
+    (
+        {"role": "tool", "content": [{"type": "text", "text": text} for text in "ab"], "tool_call_id": "x"},
+        {"role": "tool", "content": "a\nb", "tool_call_id": "x"},
     ),
     ({"role": "assistant", "content": None}, {"role": "assistant", "content": ""}),
     ({"role": "assistant"}, {"role": "assistant", "content": ""}),
     ({"role": "assistant", "content": None, "refusal": "No."}, {"role": "assistant", "content": "No."}),
     (
         {"role": "assistant", "content": [{"type": "refusal", "refusal": "No."}]},
-        {"role": "assistant", "content": [{"type": "text", "text": "No."}]},
+        {"role": "assistant", "content": "No."},
     ),
     (
         {"role": "user", "content": [{"type": "image_url", "image_url": "data:image/png;base64,AAAA"}]},
+        {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}]},
+    ),
+    (
         {
             "role": "user",
             "content": [
-                {
-                    "type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"},
-                },
+                {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA", "detail": detail}}
+                for detail in ("auto", "low", "high", "original")
             ],
+        },
+        {
+            "role": "user",
+            "content": [{"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}] * 4,
         },
     ),
     # vLLM's form without a type; its uuid would name another client's image in the cache.
@@ -96,6 +121,7 @@ REWRITTEN: list[tuple[dict[str, Any], dict[str, Any]]] = [
         {"role": "assistant", "tool_calls": [{"id": "x", "function": {"name": "f", "arguments": ""}}]},
         {
             "role": "assistant",
+            "content": "",
             "tool_calls": [{"id": "x", "type": "function", "function": {"name": "f", "arguments": "{}"}}],
         },
     ),
@@ -104,7 +130,7 @@ REWRITTEN: list[tuple[dict[str, Any], dict[str, Any]]] = [
 
 @pytest.mark.parametrize(("message", "read"), REWRITTEN)
 def test_a_message_is_rewritten(message: dict[str, Any], read: dict[str, Any]) -> None:
-    assert conversation(message).messages == (read,)
+    assert said(conversation(message)) == [read]
 
 
 def test_function_calls_of_the_past_become_tool_calls() -> None:
@@ -114,11 +140,12 @@ def test_function_calls_of_the_past_become_tool_calls() -> None:
         {"role": "assistant", "content": None, "function_call": function, "tool_calls": []},
         {"role": "function", "name": "f", "content": "42"},
     )
-    assert made.messages == (
+    call = {"id": "call_function_1", "type": "function", "function": function}
+    assert said(made) == [
         USER,
-        {"role": "assistant", "tool_calls": [{"id": "call_function_1", "type": "function", "function": function}]},
+        {"role": "assistant", "content": "", "tool_calls": [call]},
         {"role": "tool", "name": "f", "content": "42", "tool_call_id": "call_function_1"},
-    )
+    ]
 
 
 def _parts(*parts: Any, role: str = "user") -> dict[str, Any]:
@@ -129,20 +156,33 @@ def _called(**fields: Any) -> dict[str, Any]:
     return {"role": "assistant", "tool_calls": [{**CALL, **fields}]}
 
 
+ROLES = "'system' or 'developer' or 'user' or 'assistant' or 'tool' or 'function'"
 FAULTS: list[tuple[Any, type[LmiError], str]] = [
-    ("hi", PayloadError, "messages[1]: expected a message, an object, got 'hi'"),
-    (
-        {},
-        PayloadError,
-        "messages[1].role: expected one of system, developer, user, assistant, tool, function, got None",
+    ("hi", PayloadError, "messages[1]: expected an object, got 'hi'"),
+    *(
+        (
+            {"role": role, "content": "a"},
+            PayloadError,
+            f"messages[1].role: expected {ROLES}, got {role}",
+        )
+        for role in (None, 5)
     ),
-    ({"role": "bot"}, ParameterError, "messages[1].role: expected one of system, developer, user, assistant, "),
+    ({"role": "critic"}, PayloadError, "messages[1].content: expected a string or a list of parts, got None"),
+    (
+        _parts({"type": "refusal", "refusal": "a"}, role="critic"),
+        UnsupportedError,
+        "messages[1].content[0].type: expected 'text' or 'image_url' from the role 'other', got 'refusal'",
+    ),
     ({"role": "user"}, PayloadError, "messages[1].content: expected a string or a list of parts, got None"),
     ({"role": "user", "content": 5}, PayloadError, "messages[1].content: expected a string or a list of parts, got 5"),
     ({"role": "user", "content": "a", "name": 5}, PayloadError, "messages[1].name: expected a string, got 5"),
     ({**USER, "odd": 1}, UnsupportedError, "messages[].odd: unknown field"),
     (_parts("a"), PayloadError, "messages[1].content[0]: expected an object, got 'a'"),
-    (_parts({}), PayloadError, "messages[1].content[0].type: expected a string, got None"),
+    (
+        _parts({}),
+        PayloadError,
+        "messages[1].content[0].type: expected 'text' or 'image_url' from the role 'user', got None",
+    ),
     *(
         (
             _parts({"type": kind, kind: {}}),
@@ -175,9 +215,9 @@ FAULTS: list[tuple[Any, type[LmiError], str]] = [
     (_called(type="x"), UnsupportedError, "messages[1].tool_calls[0].type: expected 'function' or 'custom', got 'x'"),
     (_called(function=None), PayloadError, "messages[1].tool_calls[0].function: expected an object, got None"),
     (
-        _called(function={"name": "f", "arguments": {}}),
+        _called(function={"name": "f", "arguments": 5}),
         PayloadError,
-        "messages[1].tool_calls[0].function.arguments: expected a string, got {}",
+        "messages[1].tool_calls[0].function.arguments: expected a string, got 5",
     ),
     ({"role": "assistant", "function_call": {}}, PayloadError, "messages[1].function_call.name: expected a non-empty "),
 ]
@@ -197,60 +237,7 @@ def test_no_messages() -> None:
         conversation()
 
 
-# --- Tools ---
-
-NAMED: dict[str, Any] = {"type": "function", "function": {"name": "get_weather"}}
-
-
 CUSTOM: dict[str, Any] = {"type": "custom", "custom": {"name": "patch", "description": "Changes files"}}
-PATCH: dict[str, Any] = {
-    "name": "patch",
-    "description": "Changes files",
-    "parameters": {
-        "type": "object",
-        "properties": {"input": {"type": "string"}},
-        "required": ["input"],
-        "additionalProperties": False,
-    },
-}
-
-
-def allowed(mode: str, *tools: dict[str, Any]) -> dict[str, Any]:
-    return {"type": "allowed_tools", "allowed_tools": {"mode": mode, "tools": [*tools]}}
-
-
-@pytest.mark.parametrize(
-    ("choice", "expected"),
-    [
-        ({"type": "auto"}, ("auto", None, ["get_weather", "patch"])),
-        ({"type": "required"}, ("required", None, ["get_weather", "patch"])),
-        ({"type": "none"}, (None, None, [])),
-        ({"type": "custom", "custom": {"name": "patch"}}, ("required", "patch", ["get_weather", "patch"])),
-        (allowed("auto", NAMED), ("auto", None, ["get_weather"])),
-        (allowed("required", {"type": "custom", "custom": {"name": "patch"}}), ("required", None, ["patch"])),
-        (allowed("auto", TOOL, CUSTOM), ("auto", None, ["get_weather", "patch"])),
-    ],
-)
-def test_what_may_be_chosen(choice: Any, expected: Any) -> None:
-    """The forms of OpenAI's client (types/chat), and a word as an object."""
-    made = conversation(USER, tools=[TOOL, CUSTOM], tool_choice=choice)
-    assert (made.tool_choice, made.function, [tool["function"]["name"] for tool in made.tools]) == expected
-
-
-@pytest.mark.parametrize(
-    ("form", "description"),
-    [
-        (None, "Changes files"),
-        ({"type": "text"}, "Changes files"),
-        (
-            {"type": "grammar", "grammar": {"syntax": "lark", "definition": "start: WORD"}},
-            "Changes files\n\nThe input conforms to this grammar (lark):\nstart: WORD",
-        ),
-    ],
-)
-def test_a_custom_tool_is_a_function_with_one_string(form: Any, description: str) -> None:
-    made = conversation(USER, tools=[{"type": "custom", "custom": {**CUSTOM["custom"], "format": form}}])
-    assert made.tools == ({"type": "function", "function": {**PATCH, "description": description}},)
 
 
 def test_a_call_of_a_custom_tool_comes_back() -> None:
@@ -260,136 +247,6 @@ def test_a_call_of_a_custom_tool_comes_back() -> None:
     assert said(made)[1]["tool_calls"] == [{"id": "call_1", "type": "function", "function": function}]
 
 
-@pytest.mark.parametrize(
-    ("given", "choice", "function"),
-    [
-        ({"tools": [TOOL]}, "auto", None),
-        ({"tools": [TOOL], "tool_choice": None}, "auto", None),
-        ({"tools": [TOOL], "tool_choice": "auto"}, "auto", None),
-        ({"tools": [TOOL], "tool_choice": "required"}, "required", None),
-        ({"tools": [TOOL], "tool_choice": NAMED}, "required", "get_weather"),
-        ({"functions": [WEATHER]}, "auto", None),
-        ({"functions": [WEATHER], "function_call": "auto"}, "auto", None),
-        ({"functions": [WEATHER], "function_call": {"name": "get_weather"}}, "required", "get_weather"),
-    ],
-)
-def test_tools(given: dict[str, Any], choice: str, function: str | None) -> None:
-    made = conversation(USER, **given)
-    assert made.tools == (TOOL,)
-    assert (made.tool_choice, made.function) == (choice, function)
-    # A function_call is one.
-    assert made.parallel_tool_calls is ("functions" not in given)
-
-
-@pytest.mark.parametrize(
-    "given",
-    [
-        {"tools": []},
-        {"tools": None, "tool_choice": "none"},
-        {"tool_choice": "auto"},
-        {"tools": [TOOL], "tool_choice": "none"},
-        {"functions": []},
-        {"functions": [WEATHER], "function_call": "none"},
-    ],
-)
-def test_no_tools(given: dict[str, Any]) -> None:
-    made = conversation(USER, **given)
-    assert (made.tools, made.tool_choice, made.function) == ((), None, None)
-
-
-def test_what_a_tool_may_leave_out() -> None:
-    bare = {"type": "function", "function": {"name": "f", "description": None, "parameters": None, "strict": None}}
-    assert conversation(USER, tools=[bare]).tools == ({"type": "function", "function": {"name": "f"}},)
-
-
-TOOL_FAULTS: list[tuple[dict[str, Any], type[LmiError], str]] = [
-    ({"tools": ["f"]}, PayloadError, "tools[0]: expected an object, got 'f'"),
-    ({"tools": [{}]}, PayloadError, "tools[0].type: expected 'function' or 'custom', got None"),
-    ({"tools": [TOOL, {"type": "web_search"}]}, UnsupportedError, "tools[1].type: expected 'function' or 'custom', "),
-    ({"tools": [{"type": "function"}]}, PayloadError, "tools[0].function: expected an object, got None"),
-    (
-        {"tools": [{"type": "function", "function": {"name": ""}}]},
-        ParameterError,
-        "tools[0].function.name: expected a non-empty string, got ''",
-    ),
-    (
-        {"tools": [{"type": "function", "function": {"name": "f", "parameters": "{}"}}]},
-        PayloadError,
-        "tools[0].function.parameters: expected an object, got '{}'",
-    ),
-    (
-        {"tools": [{"type": "function", "function": {"name": "f", "strict": 1}}]},
-        PayloadError,
-        "tools[0].function.strict: expected true or false, got 1",
-    ),
-    ({"tools": [TOOL], "tool_choice": "any"}, ParameterError, "tool_choice: expected one of none, auto, required, or"),
-    ({"tools": [TOOL], "tool_choice": 5}, PayloadError, "tool_choice: expected one of none, auto, required, or an"),
-    ({"tools": [TOOL], "tool_choice": {}}, PayloadError, "tool_choice.type: expected a string, got None"),
-    (
-        {"tools": [TOOL], "tool_choice": {"type": "any"}},
-        UnsupportedError,
-        "tool_choice.type: expected 'function', 'custom', 'allowed_tools', 'none', 'auto' or 'required', got 'any'",
-    ),
-    ({"tool_choice": {"type": "required"}}, ParameterError, "tool_choice: 'required' requires tools, and there are "),
-    (
-        {"tools": [TOOL], "tool_choice": {"type": "allowed_tools", "mode": "auto", "tools": [NAMED]}},
-        PayloadError,
-        "tool_choice.allowed_tools: expected an object, got None",
-    ),
-    (
-        {"tools": [TOOL], "tool_choice": allowed("any", NAMED)},
-        ParameterError,
-        "tool_choice.allowed_tools.mode: expected one of auto, required, got 'any'",
-    ),
-    (
-        {"tools": [TOOL], "tool_choice": allowed("auto")},
-        PayloadError,
-        "tool_choice.allowed_tools.tools: expected a list of tools, at least one, got []",
-    ),
-    (
-        {"tools": [TOOL], "tool_choice": allowed("auto", CUSTOM)},
-        ParameterError,
-        "tool_choice.allowed_tools.tools[0].custom.name: expected the name of one of the tools that are given, got ",
-    ),
-    ({"tools": [{"type": "custom"}]}, PayloadError, "tools[0].custom: expected an object, got None"),
-    (
-        {"tools": [{"type": "custom", "custom": {"name": ""}}]},
-        ParameterError,
-        "tools[0].custom.name: expected a non-empty string, got ''",
-    ),
-    (
-        {"tools": [{"type": "custom", "custom": {"name": "a", "format": {"type": "json"}}}]},
-        ParameterError,
-        "tools[0].custom.format.type: expected one of text, grammar, got 'json'",
-    ),
-    (
-        {"tools": [{"type": "custom", "custom": {"name": "a", "format": {"type": "grammar", "grammar": {}}}}]},
-        PayloadError,
-        "tools[0].custom.format.grammar.syntax: expected one of lark, regex, got None",
-    ),
-    (
-        {"tools": [TOOL], "tool_choice": {"type": "function", "function": {"name": "g"}}},
-        ParameterError,
-        "tool_choice.function.name: expected the name of one of the tools that are given, got 'g'",
-    ),
-    ({"tool_choice": "required"}, ParameterError, "tool_choice: 'required' requires tools, and there are none"),
-    ({"tool_choice": NAMED}, ParameterError, "tool_choice.function.name: expected the name of one of the tools that "),
-    ({"functions": [WEATHER], "tools": [TOOL]}, ParameterError, "functions: cannot be combined with tools"),
-    ({"functions": [{}]}, PayloadError, "functions[0].name: expected a string, got None"),
-    ({"functions": [WEATHER], "function_call": "required"}, ParameterError, "function_call: expected one of none, aut"),
-    ({"functions": [WEATHER], "function_call": {}}, PayloadError, "function_call.name: expected a string, got None"),
-]
-
-
-@pytest.mark.parametrize(("given", "kind", "expected"), TOOL_FAULTS)
-def test_a_fault_of_tools(given: dict[str, Any], kind: type[LmiError], expected: str) -> None:
-    with pytest.raises(LmiError) as caught:
-        conversation(USER, **given)
-    assert type(caught.value) is kind
-    assert caught.value.message.startswith(expected)
-    assert caught.value.param == expected.partition(":")[0]
-
-
 def test_a_conversation_crosses_processes() -> None:
-    made = conversation(*SAME, tools=[TOOL], tool_choice=NAMED)
+    made = conversation(*SAME, tools=[TOOL], tool_choice={"type": "function", "function": {"name": "f"}})
     assert msgspec.msgpack.decode(msgspec.msgpack.encode(made), type=Conversation) == made

@@ -10,10 +10,10 @@ import pytest
 from lmi.formatters.openai import CHAT_PATH, TEXT_PATH, matches, parse
 from lmi.formatters.openai.parameters import CHAT_FORMS, CHAT_TABLE, GUIDE_FORMS, TEXT_TABLE
 
-from ...kit.answers.openai import CHAT, SETTINGS, STRICT, TEXT, USER
+from ...kit.answers.openai import CHAT, SETTINGS, STRICT, TEXT
 from ...kit.api.dialects import Parameter
 from ...kit.api.errors import PayloadError
-from ...kit.api.types import Conversation, Generation, Request, Sampling, Settings, StructuredOutput
+from ...kit.api.types import Conversation, Generation, Message, Request, Sampling, Settings, StructuredOutput
 
 
 def generation(payload: dict[str, Any], settings: Settings = STRICT) -> Generation:
@@ -40,7 +40,7 @@ def test_defaults() -> None:
     chat, text = generation(CHAT), generation(TEXT)
     assert chat == Generation(
         request_id="7",
-        prompt=Conversation(messages=(USER,)),
+        prompt=Conversation(messages=(Message("user", "hi"),)),
         sampling=Sampling(),
         overflow="refuse",
     )

@@ -35,7 +35,7 @@ def assert_refused(dialect: str, fields: dict[str, Any], name: str) -> None:
 def test_what_is_taken_is_known(dialect: str) -> None:
     # Azure's client sends the model, which changes nothing.
     assert set(known_fields()) | {"model"} >= DIALECTS[dialect]
-    assert {azure.NAME, minimal.NAME} == set(DIALECTS)
+    assert {azure.DIALECT.name, minimal.DIALECT.name} == set(DIALECTS)
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)

@@ -19,6 +19,7 @@ from ...kit.api.types import (
     Event,
     Failed,
     Finish,
+    Message,
     ParsedRequest,
     Request,
     Response,
@@ -197,7 +198,7 @@ def test_texts_are_classified(path: str, given: Any) -> None:
 def test_a_conversation_is_classified() -> None:
     asked = call({"messages": [{"role": "user", "content": "Hi"}]}, CLASSIFIES, "/classify")
     (one,) = asked.generations
-    assert one.prompt == Conversation(messages=({"role": "user", "content": "Hi"},), add_generation_prompt=False)
+    assert one.prompt == Conversation(messages=(Message("user", "Hi"),), add_generation_prompt=False)
     assert asked.fields.name("prompt") == "messages"
 
 

@@ -122,7 +122,7 @@ def user(*parts: Any) -> dict[str, Any]:
         ([{"type": {}}], PayloadError, "input[0].type"),
         ([{"type": "web_search_call", "id": "x"}], UnsupportedError, "input[0].type"),
         ([{"type": "item_reference", "id": "msg_1"}], UnsupportedError, "input[0].type"),
-        ([{"role": "king", "content": "a"}], ParameterError, "input[0].role"),
+        ([{"role": "king", "content": "a"}], UnsupportedError, "input[0].role"),
         ([{"role": "user"}], PayloadError, "input[0].content"),
         ([user({"type": "input_file", "file_id": "f"})], UnsupportedError, "input[0].content[0].type"),
         ([user({"type": "output_text", "text": "a"})], UnsupportedError, "input[0].content[0].type"),
@@ -137,9 +137,11 @@ def user(*parts: Any) -> dict[str, Any]:
         ([{**OUTPUT, "output": 5}], PayloadError, "input[0].output"),
         ([{**OUTPUT, "call_id": 5}], PayloadError, "input[0].call_id"),
         ([SAID, {"type": "reasoning", "content": "a"}], PayloadError, "input[1].content"),
-        ([{"type": "reasoning", "content": [{"type": "text"}]}], ParameterError, "input[0].content[0].type"),
+        ([{"type": "reasoning", "content": [{"type": "text"}]}], UnsupportedError, "input[0].content[0].type"),
         ([{"role": "user", "content": "a"}] * (MAX_MESSAGES + 1), ParameterError, "input"),
-        ([user(*[{"type": "input_text", "text": "a"}] * MAX_MESSAGES)], ParameterError, "input[0].content"),
+        ([user(*[{"type": "input_text", "text": "a"}] * (MAX_MESSAGES + 1))], ParameterError, "input[0].content"),
+        # With the message itself.
+        ([user(*[{"type": "input_text", "text": "a"}] * MAX_MESSAGES)], ParameterError, "input"),
     ],
 )
 def test_faults_are_named_by_their_place(given: Any, kind: type[RequestError], param: str) -> None:

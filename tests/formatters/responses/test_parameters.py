@@ -51,11 +51,14 @@ def test_a_schema() -> None:
 
 
 def test_the_efforts_are_the_templates() -> None:
-    assert conversation(reasoning={"effort": "high", "summary": "auto"}).template_arguments == {
-        "reasoning_effort": "high"
-    }
-    own = conversation(reasoning={"effort": "high"}, chat_template_kwargs={"reasoning_effort": "low", "b": 1})
-    assert own.template_arguments == {"reasoning_effort": "low", "b": 1}
+    """And whether the model is to think at all, as in vLLM's server."""
+    for effort in ("high", "none"):
+        thinks = effort != "none"
+        assert conversation(reasoning={"effort": effort, "summary": "auto"}).template_arguments == {
+            "reasoning_effort": effort, "enable_thinking": thinks, "thinking": thinks
+        }  # fmt: skip
+    own = {"reasoning_effort": "low", "enable_thinking": False, "thinking": 5, "b": 1}
+    assert conversation(reasoning={"effort": "high"}, chat_template_kwargs=own).template_arguments == own
 
 
 GIVEN: dict[str, Any] = {

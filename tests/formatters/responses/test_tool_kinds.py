@@ -176,7 +176,7 @@ def test_the_response_repeats_tools() -> None:
         ({"tools": [{**AGENTS, "tools": [TOOL] * 1025}]}, ParameterError, "tools"),
         ({"tools": [{"type": "custom"}]}, PayloadError, "tools[0].name"),
         ({"tools": [{**PATCH, "format": 5}]}, PayloadError, "tools[0].format"),
-        ({"tools": [{**PATCH, "format": {"type": "odd"}}]}, ParameterError, "tools[0].format.type"),
+        ({"tools": [{**PATCH, "format": {"type": "odd"}}]}, UnsupportedError, "tools[0].format.type"),
         ({"tools": [{**PATCH, "format": {**GRAMMAR, "syntax": "odd"}}]}, ParameterError, "tools[0].format.syntax"),
         ({"tools": [{**PATCH, "format": {**GRAMMAR, "definition": 5}}]}, PayloadError, "tools[0].format.definition"),
     ],

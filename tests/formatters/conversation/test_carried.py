@@ -1,0 +1,76 @@
+"""Reasoning that clients carry without showing it: there and back, and what is none of ours."""
+
+from __future__ import annotations
+
+import base64
+import zlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lmi.formatters.conversation.carried import LIMIT, MARK, carried, uncarried
+
+TEXTS = ["", "hm", "Größe 🎈\n\0", "\ud83d", "a" * LIMIT]
+
+
+@pytest.mark.parametrize("text", TEXTS, ids=lambda text: repr(text)[:20])
+def test_there_and_back(text: str) -> None:
+    packed = carried(text)
+    assert packed.isascii()
+    assert packed.startswith(MARK)
+    assert uncarried(packed) == text
+
+
+@given(st.text(alphabet=st.characters()))
+def test_any_text(text: str) -> None:
+    assert uncarried(carried(text)) == text
+
+
+def packed(data: bytes) -> str:
+    return MARK + base64.urlsafe_b64encode(data).decode()
+
+
+WHOLE = carried("hm" * 100)
+OTHERS = {
+    "nothing": "",
+    "Anthropic's": "EqQBCgIYAhIM1gbcDa9GJwZA2b3hGgxBdjrkzLoky3dl1pkiMOYds",
+    "without the mark": WHOLE.removeprefix(MARK),
+    "the mark alone": MARK,
+    "of a later form": WHOLE.replace(MARK, "lmi2_"),
+    "no base64": MARK + "!?",
+    "not ASCII": MARK + "é",
+    "cut in the base64": WHOLE[:-3],
+    "cut before the checksum": packed(zlib.compress(b"hm" * 100)[:-4]),
+    "cut at its half": packed(zlib.compress(b"hm" * 100)[:10]),
+    "changed": packed(zlib.compress(b"hm" * 100)[:-1] + b"?"),
+    "not packed": packed(b"hm"),
+    "no UTF-8": packed(zlib.compress(b"\xff")),
+    "beyond the limit": packed(zlib.compress(b"a" * (LIMIT + 1))),
+    "a bomb": packed(zlib.compress(b"\0" * (1 << 28))),
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_what_is_not_ours_is_nothing(name: str) -> None:
+    assert uncarried(OTHERS[name]) == ""
+
+
+@given(st.text())
+def test_nothing_raises(text: str) -> None:
+    assert isinstance(uncarried(text), str)
+    assert isinstance(uncarried(MARK + text), str)
+
+
+def test_a_bomb_is_not_unpacked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A few hundred kilobytes of it would be a quarter of a gigabyte."""
+    import tracemalloc
+
+    bomb = OTHERS["a bomb"]
+    tracemalloc.start()
+    try:
+        assert uncarried(bomb) == ""
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 4 * LIMIT

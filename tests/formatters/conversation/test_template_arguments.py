@@ -1,0 +1,70 @@
+"""Effort and thinking as variables of the chat template, by one rule in every dialect."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ...kit.api.dialects import parse
+from ...kit.api.errors import UnsupportedError
+from ...kit.api.options import typed_settings
+from ...kit.api.types import Conversation, Settings
+
+SILENT = typed_settings()
+THINKING = typed_settings(reasoning_parser="qwen3")
+ON = {"enable_thinking": True, "thinking": True}
+OFF = {"enable_thinking": False, "thinking": False}
+
+USER = {"role": "user", "content": "hi"}
+BODIES: dict[str, dict[str, Any]] = {
+    "openai": {"messages": [USER]},
+    "minimal": {"messages": [USER], "model": "m"},
+    "responses": {"input": [USER]},
+    "anthropic": {"messages": [USER], "max_tokens": 5},
+}
+
+
+def efforts(dialect: str, effort: str) -> dict[str, Any]:
+    """How a dialect says it."""
+    if dialect == "responses":
+        return {"reasoning": {"effort": effort}}
+    return {"output_config": {"effort": effort}} if dialect == "anthropic" else {"reasoning_effort": effort}
+
+
+def variables(dialect: str, settings: Settings, **fields: Any) -> dict[str, Any]:
+    (generation,) = parse(dialect, {**BODIES[dialect], **fields}, settings).generations
+    assert isinstance(generation.prompt, Conversation)
+    return generation.prompt.template_arguments
+
+
+@pytest.mark.parametrize("dialect", BODIES)
+@pytest.mark.parametrize("effort", ["none", "minimal", "low", "medium", "high"])
+def test_an_effort(dialect: str, effort: str) -> None:
+    said = {"reasoning_effort": effort}
+    asked = efforts(dialect, effort)
+    thinks = OFF if effort == "none" else ON
+    assert variables(dialect, THINKING, **asked) == said | thinks
+    # Without a reasoning parser the model is not told to think: it would be in the text.
+    assert variables(dialect, SILENT, **asked) == said | (OFF if effort == "none" else {})
+
+
+@pytest.mark.parametrize("dialect", BODIES)
+@pytest.mark.parametrize("settings", [SILENT, THINKING], ids=["silent", "thinking"])
+def test_nothing_is_the_models_own(dialect: str, settings: Settings) -> None:
+    assert variables(dialect, settings) == {}
+
+
+@pytest.mark.parametrize("dialect", BODIES)
+@pytest.mark.parametrize("name", ["enable_thinking", "thinking", "reasoning_effort"])
+def test_what_the_client_says_itself_stays(dialect: str, name: str) -> None:
+    made = variables(dialect, THINKING, chat_template_kwargs={name: "own", "b": 1}, **efforts(dialect, "none"))
+    assert made == {"reasoning_effort": "none", **OFF, name: "own", "b": 1}
+
+
+@pytest.mark.parametrize("dialect", BODIES)
+@pytest.mark.parametrize("name", ["chat_template", "tokenize", "padding", "max_length", "messages"])
+def test_what_is_none_of_the_templates(dialect: str, name: str) -> None:
+    with pytest.raises(UnsupportedError) as caught:
+        variables(dialect, SILENT, chat_template_kwargs={name: 1})
+    assert caught.value.param == f"chat_template_kwargs.{name}"
