@@ -144,11 +144,10 @@ class Contents(Nested):
             place = f"{name}[{index}]"
             try:
                 kind, read = self.tagged.read(place, one, settings)
+                self.forms[kind].add(read, content, place, settings)
             except UnsupportedError as error:
                 # What has a place of its own within the part is the part's; unknown fields have none.
                 if settings.images.unreadable_parts == "error" or not (error.param or "").startswith(place):
                     raise
                 content.text(left_out(one.get("type")))
-                continue
-            self.forms[kind].add(read, content, place, settings)
         return content

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -31,9 +31,14 @@ class Store:
 
     def __init__(self) -> None:
         self.kept: dict[str, bytes] = {}
+        self.items: dict[str, str] = {}
 
-    def put(self, response_id: str, kept: bytes) -> None:
+    def put(self, response_id: str, kept: bytes, items: Sequence[str] = ()) -> None:
         self.kept[response_id] = kept
+        self.items.update(dict.fromkeys(items, response_id))
+
+    def having(self, item_id: str) -> str | None:
+        return self.items.get(item_id)
 
     def get(self, response_id: str) -> bytes | None:
         return self.kept.get(response_id)
