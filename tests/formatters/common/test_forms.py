@@ -9,8 +9,8 @@ import jsonschema
 import pytest
 
 from lmi.formatters.common.forms import Form, Listed, Tagged
-from lmi.formatters.common.kinds import Boolean, Filled, Integer, Nested, Text
 
+from ...kit.api.conversation import Boolean, Filled, Integer, Nested, TextKind
 from ...kit.api.dialects import forget_logged_names
 from ...kit.api.errors import ParameterError, PayloadError, RequestError, UnsupportedError
 from ...kit.api.options import typed_settings
@@ -19,10 +19,10 @@ IGNORING = typed_settings()
 STRICT = typed_settings(unknown_parameters="error")
 
 FORM = Form({"name": Filled(), "size": Integer(1, 5), "id": None}, ("name",))
-INNER = Form({"inner": FORM, "words": Listed(Text(("a", "b")), 1, 3, "words")})
+INNER = Form({"inner": FORM, "words": Listed(TextKind(("a", "b")), 1, 3, "words")})
 SHAPE = Tagged("type", {"circle": Form({"radius": Integer(1)}, ("radius",)), "dot": Form({})}, " in a picture")
 INFERRED = Tagged("type", SHAPE.forms, infer=lambda given: "circle" if "radius" in given else None)
-OTHERS = Tagged("type", SHAPE.forms, other=Form({"text": Text()}, ("text",)))
+OTHERS = Tagged("type", SHAPE.forms, other=Form({"text": TextKind()}, ("text",)))
 LIST = Listed(Integer(0), 1, 3, "numbers")
 SHAPES = Listed(SHAPE, noun="shapes")
 EMPTY = Listed(Filled())

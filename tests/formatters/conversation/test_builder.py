@@ -9,11 +9,10 @@ from typing import Any
 import pytest
 
 from lmi.formatters.conversation.builder import NONE, Arguments, Builder, Turn
-from lmi.formatters.conversation.content import MAX_MESSAGES, Content
-from lmi.model.conversation import Call, Image, Text
 
+from ...kit.api.conversation import Call, Content, Image, Message, Text
+from ...kit.api.dialects import MAX_MESSAGES
 from ...kit.api.errors import ParameterError, PayloadError, RequestError
-from ...kit.api.types import Message
 
 LOOK = Call("1", "look", "{}")
 FIND = Call("2", "find", '{"a":1}')

@@ -6,15 +6,13 @@ from typing import Any
 
 import pytest
 
-from lmi.formatters.common.kinds import Text as TextKind
 from lmi.formatters.conversation.content import MAX_MESSAGES, Content, Contents, PartForm, text_form
-from lmi.model.conversation import Image, Text
-from lmi.model.options import Settings
 
+from ...kit.api.conversation import Image, Text, TextKind
 from ...kit.api.dialects import parse
 from ...kit.api.errors import ParameterError, PayloadError, RequestError, UnsupportedError
 from ...kit.api.options import ImageRules, typed_settings
-from ...kit.api.types import said
+from ...kit.api.types import Settings, said
 
 STRICT = typed_settings(unknown_parameters="error")
 TELLING = typed_settings(images=ImageRules(unreadable_parts="text"))

@@ -6,11 +6,7 @@ from typing import Any
 
 import pytest
 
-from lmi.formatters.azure.request import PARTS as AZURE
-from lmi.formatters.conversation.content import Content, Contents
-from lmi.formatters.openai.messages import PARTS
-from lmi.model.conversation import Image
-
+from ...kit.api.conversation import AZURE_PARTS, OPENAI_PARTS, Content, Contents, Image
 from ...kit.api.errors import ParameterError, PayloadError, RequestError
 from ...kit.api.options import typed_settings
 from ...kit.models.pictures import data_url, png
@@ -20,7 +16,7 @@ PICTURE = png()
 
 def part(given: dict[str, Any], *, azure: bool) -> Content:
     """What a part of a user's content adds to it."""
-    contents = Contents(AZURE if azure else PARTS)
+    contents = Contents(AZURE_PARTS if azure else OPENAI_PARTS)
     content = contents.read("messages[0].content", [{"type": "image_url", **given}], typed_settings())
     assert isinstance(content, Content)
     return content

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from lmi.model.conversation import Call, Image, Part, Text
 from lmi.model.text.template_messages import image_urls
 
-from ...kit.api.types import Message, template_messages
+from ...kit.api.conversation import Call, Image, Message, Part, Text
+from ...kit.api.types import template_messages
 
 Given = Message | dict[str, Any]
 
