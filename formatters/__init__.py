@@ -12,6 +12,7 @@ routing.py         which path of a dialect's it is on
 tracing.py         which trace a request belongs to
 detection.py       which dialect a request is in; `receive` parses it, `refusal` refuses it
 common/            what dialects share: bodies, fields, schemas, images, vectors
+conversation/      what clients send as messages and tools, made a Conversation
 openai/            chat and text completions, embeddings, the list of models
 anthropic/         Anthropic's Messages and count_tokens
 responses/         OpenAI's responses: input and output of items, named events
@@ -22,7 +23,7 @@ rerank/            ranks, scores and classes: Jina, Cohere, vLLM, Text Embedding
 tgi/               Text Generation Inference, on LMI's parameters
 tokens/            the tokens of prompts and their text, on OpenAI's chat reader
 
-To add one, write a folder or a file of the shape of `base.Dialect` and put it into DIALECTS. Users bring theirs with
+To add one, write a folder or a file whose DIALECT is a `base.Dialect` and put it into DIALECTS. Users bring theirs with
 `option.output_formatter=module:Class` or the entry point group `lmi.dialects`; those are asked before ours.
 """
 

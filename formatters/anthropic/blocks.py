@@ -209,6 +209,9 @@ def read_conversation(payload: Payload, settings: Settings) -> tuple[Builder, bo
     last, said = "", Blocks()
     for index, one in enumerate(given):
         role, read = MESSAGE.read(f"messages[{index}]", one, settings)
+        if role == "system" and not _lines(read["content"]):
+            # A turn goes on behind it.
+            continue
         if role != last:
             _say(builder, last, said)
             last, said = role, Blocks()
@@ -241,10 +244,13 @@ def _say(builder: Builder, role: str, said: Blocks) -> None:
 
 def _say_system(builder: Builder, said: str | Content) -> None:
     """A system prompt, as one text: its blocks are a line each."""
+    if lines := _lines(said):
+        builder.say("system", "\n".join(lines))
+
+
+def _lines(said: str | Content) -> list[str]:
     texts = [said] if isinstance(said, str) else [part.text for part in said.parts if isinstance(part, TextPart)]
-    kept = [text for text in texts if text and not text.startswith(BILLING)]
-    if kept:
-        builder.say("system", "\n".join(kept))
+    return [text for text in texts if text and not text.startswith(BILLING)]
 
 
 def _check_beginning(last: Blocks, place: str) -> None:

@@ -4,10 +4,9 @@ json_body.py, body_size.py     a body's bytes as values, and how large it may be
 json_faults.py     what is wrong with one that is no JSON
 kinds.py           what a field may be: reads it, and describes itself as a schema and in words
 fields.py          a table's row of a field, unknown names, headers that no dialect serves
+forms.py           objects and lists of fields: reads them, and describes them
 schemas.py         JSON schemas, put together
 guides.py          what an answer must conform to: response_format, guided decoding
-custom_tools.py    tools whose input is a text, as functions
-images.py          the parts of messages that are images
 encoder.py         what every encoder is; how the end of a sequence is called
 blocks.py          encoders of reasoning, texts and calls, one after the other
 embedding_reply.py encoders of vectors

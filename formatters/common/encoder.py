@@ -27,7 +27,7 @@ FINISH_REASONS: dict[FinishReason, str] = {
     "eos": "eos_token",
     "stop": "stop_sequence",
     "length": "length",
-    # No word of specs 002; its clients read the reason as text, and one that looks must not take the text for whole.
+    # No word of LMI's schema; its clients read the reason as text, and one that looks must not take the text for whole.
     "content_filter": "content_filter",
 }
 """How the dialects of `inputs`, and djl_python's objects, call the end of a sequence. What is not in it, `abort`, is an

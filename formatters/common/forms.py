@@ -109,7 +109,8 @@ class Tagged(Nested):
             return []
         schema = self.other.schema
         tag = {"type": "string", "not": {"enum": [*self.forms]}}
-        return [{**schema, "properties": {self.tag: tag, **schema["properties"]}}]
+        required = [self.tag, *schema.get("required", ())]
+        return [{**schema, "properties": {self.tag: tag, **schema["properties"]}, "required": required}]
 
     @property
     def description(self) -> str:

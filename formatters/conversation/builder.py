@@ -17,9 +17,9 @@ from typing import Any
 import msgspec
 
 from ...model.conversation import Call, Message
-from ...model.errors import ParameterError
+from ...model.errors import ParameterError, PayloadError
 from ..base import JsonSchema, encode
-from ..common.kinds import Text, Tree
+from ..common.kinds import Tree
 from ..common.schemas import STRING, one_of
 from .content import MAX_MESSAGES, Content, content_of
 
@@ -49,7 +49,9 @@ class Arguments:
     def read(self, name: str, given: Any) -> str:
         if isinstance(given, dict):
             return encode(Tree().read(name, given)).decode()
-        arguments = Text().read(name, given)
+        if not isinstance(given, str):
+            raise PayloadError.of(name, given, self.description)
+        arguments = given
         try:
             read = msgspec.json.decode(arguments) if arguments.strip() else None
         except (msgspec.DecodeError, RecursionError):

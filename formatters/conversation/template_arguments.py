@@ -35,9 +35,9 @@ def think(
     """
     if thinks is None and effort is not None:
         thinks = effort != NONE
-    if thinks is False or (thinks and settings.reasoning_parser is not None):
-        arguments.setdefault("enable_thinking", thinks)
-        arguments.setdefault("thinking", thinks)
+    known = thinks is False or (thinks and settings.reasoning_parser is not None)
+    if known and "enable_thinking" not in arguments and "thinking" not in arguments:
+        arguments["enable_thinking"] = arguments["thinking"] = thinks
     if effort is not None:
         arguments.setdefault("reasoning_effort", effort)
     if budget is not None:

@@ -41,7 +41,8 @@ TOOL = Tagged(
         "custom": Form({"custom": CUSTOM}, ("custom",)),
     },
 )
-NAMED = Form({"name": Filled()}, ("name",))
+# Clients may give the whole tool.
+NAMED = Form({"name": Filled(), **dict.fromkeys(("description", "parameters", "strict", "format"))}, ("name",))
 NAMED_TOOL = Tagged("type", {kind: Form({kind: NAMED}, (kind,)) for kind in TOOL.forms})
 ALLOWED = Form(
     {"mode": Text(MODES), "tools": Listed(NAMED_TOOL, 1, TOOLS, "tools")},

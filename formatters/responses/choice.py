@@ -21,7 +21,9 @@ from .offers import CALLED, ClientTool
 
 __all__ = ["CHOICE_SCHEMA", "read_choice"]
 
-NAMED = {kind: Form({"name": Filled(), "namespace": Filled()}, ("name",)) for kind in CALLED}
+# Clients may give the whole tool.
+WHOLE: Mapping[str, None] = dict.fromkeys(("description", "parameters", "strict", "format"))
+NAMED = {kind: Form({"name": Filled(), "namespace": Filled(), **WHOLE}, ("name",)) for kind in CALLED}
 # Tools of other types may be listed among those that are allowed: they have been left out.
 ONE = Tagged("type", NAMED, other=Form({"name": None, "server_label": None}))
 ALLOWED = Form({"mode": Text(MODES), "tools": Listed(ONE, 1, TOOLS, "tools")}, ("mode", "tools"))

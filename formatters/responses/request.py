@@ -41,6 +41,8 @@ PATHS: Paths = {
     # One may have come of several items.
     "prompt.messages": "input",
     "prompt.messages[]": "input",
+    "prompt.tools[]": "tools[]",
+    "prompt.tools[].parameters": "tools[].parameters",
     "sampling.max_tokens": "max_output_tokens",
     "sampling.logprobs": "top_logprobs",
     "sampling.truncate": "truncation",

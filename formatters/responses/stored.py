@@ -121,7 +121,8 @@ class _KeptItems:
         response_id = self._store.having(item_id)
         items = {} if response_id is None else self._items_of(response_id, self._store, place)
         if item_id not in items:
-            raise NotFoundError(f"{place}.id: Item with id {item_id[:128]!r} not found.", f"{place}.id")
+            told = "send the item itself, as clients do with store: false"
+            raise NotFoundError(f"{place}.id: Item with id {item_id[:128]!r} not found: {told}", f"{place}.id")
         return items[item_id]
 
     def _items_of(self, response_id: str, store: ResponseStore, place: str) -> dict[str, dict[str, Any]]:

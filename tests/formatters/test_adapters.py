@@ -10,15 +10,12 @@ from typing import Any, cast
 import pytest
 
 from lmi.formatters import NO_ADAPTERS, NotReadyError, ParsedRequest, Request, Response, Route, receive
-from lmi.formatters.common.encoder import Encoder
-from lmi.handler.user_code.dialect import dialect_of
-from lmi.handler.user_code.pool import Workers
 
 from ..kit.answers.events import end, feed
 from ..kit.api.errors import AdapterError, LmiError, ModelNotFoundError
-from ..kit.api.handler import attributes_of
+from ..kit.api.handler import Workers, attributes_of, dialect_of
 from ..kit.api.options import typed_settings
-from ..kit.api.types import Delta, Event, Generation, Payload, Settings, Started
+from ..kit.api.types import Delta, Encoder, Event, Generation, Payload, Settings, Started
 
 HEADER = "X-Amzn-SageMaker-Adapter-Identifier"
 ATTRIBUTES = "X-Amzn-SageMaker-Custom-Attributes"

@@ -99,7 +99,8 @@ EVERY = (
     "/completions?api-version=..., /embeddings?api-version=..., /images/embeddings?api-version=..., "
     "/images/generations?api-version=..., /rerank, /v1/rerank, /v2/rerank, /score, /v1/score, /classify, /predict, "
     "/generate, /generate_stream, /, /info, /v1/messages, /v1/messages/count_tokens, /v1/responses, "
-    "/v1/responses/{id}, /v1/chat/completions, /v1/completions, /v1/embeddings, /v1/models, /v1/models/{id}, "
+    "/v1/responses/input_tokens, /v1/responses/{id}, /v1/responses/{id}/input_items, /v1/responses/{id}/cancel, "
+    "/v1/responses/compact, /v1/chat/completions, /v1/completions, /v1/embeddings, /v1/models, /v1/models/{id}, "
     "/chat/completions, /chat/sse, /tokenize, /detokenize"
 )
 

@@ -15,6 +15,7 @@ from lmi.formatters.anthropic.reply import MessageEncoder
 
 from ...kit.answers.anthropic import REASONING, call, events, joined, reply, whole
 from ...kit.answers.events import end, feed, same_shape
+from ...kit.api.conversation import uncarried
 from ...kit.api.errors import ContextError, GenerationError, OverloadedError
 from ...kit.api.types import CallDelta, Delta, Event, Failed, Finish, FinishReason, Started
 
@@ -217,7 +218,7 @@ def test_what_comes_of_a_call_late_is_the_calls() -> None:
     assert [(block["name"], block["input"]) for block in message["content"]] == [("look", {"b": 1}), ("leap", {})]
 
 
-def test_thinking_that_is_omitted_has_a_signature_and_no_text() -> None:
+def test_thinking_that_is_omitted_is_in_its_signature() -> None:
     """As Anthropic's API has it (its documentation: Extended thinking, Controlling thinking display)."""
     thinking = {"type": "adaptive", "display": "omitted"}
     told = (Started(1), Delta(0, "", reasoning="So"), Delta(0, "Hi", reasoning="."), Delta(0, "", finish=end()))
@@ -229,7 +230,8 @@ def test_thinking_that_is_omitted_has_a_signature_and_no_text() -> None:
     ]  # fmt: skip
     for message in (joined(made), whole(answer, *told)):
         block, text = message["content"]
-        assert block == {"type": "thinking", "thinking": "", "signature": message["id"].removeprefix("msg_")}
+        assert block == {"type": "thinking", "thinking": "", "signature": block["signature"]}
+        assert uncarried(block["signature"]) == "So."
         assert text == {"type": "text", "text": "Hi"}
 
 

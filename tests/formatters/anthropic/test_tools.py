@@ -115,7 +115,7 @@ def test_a_call_needs_a_tool(tools: Any) -> None:
         ([TOOL], {"type": "any", "disable_parallel_tool_use": 1}, PayloadError,
          "tool_choice.disable_parallel_tool_use"),
         ([TOOL], {"type": "auto", "mode": "a"}, UnsupportedError, "tool_choice.mode"),
-        ([], {"type": "tool", "name": "look"}, ParameterError, "tool_choice"),
+        ([], {"type": "tool", "name": "look"}, ParameterError, "tool_choice.name"),
     ],
 )  # fmt: skip
 def test_what_is_refused(tools: Any, choice: Any, kind: type[RequestError], place: str) -> None:

@@ -183,7 +183,7 @@ def test_a_pickled_encoder_gives_the_same_answer_elsewhere(ending: str, monkeypa
 
 
 def test_all_dialects_are_there() -> None:
-    assert {call_of(case).dialect for case in CASES} == {dialect.NAME for dialect in DIALECTS}
+    assert {call_of(case).dialect for case in CASES} == {dialect.name for dialect in DIALECTS}
 
 
 def test_what_was_cut_off_is_sent_before_its_error() -> None:

@@ -217,7 +217,7 @@ FAULTS: list[tuple[Any, type[LmiError], str]] = [
     (
         _called(function={"name": "f", "arguments": 5}),
         PayloadError,
-        "messages[1].tool_calls[0].function.arguments: expected a string, got 5",
+        "messages[1].tool_calls[0].function.arguments: expected a JSON object, or one as text, got 5",
     ),
     ({"role": "assistant", "function_call": {}}, PayloadError, "messages[1].function_call.name: expected a non-empty "),
 ]

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from lmi.formatters.responses import parse
+
 from ...kit.answers.events import end, feed
 from ...kit.answers.openai import SETTINGS
 from ...kit.answers.responses import asked, conversation
@@ -21,7 +23,7 @@ from ...kit.api.errors import (
     UnsupportedError,
 )
 from ...kit.api.handler import keep
-from ...kit.api.types import CallDelta, Delta, EngineInfo, Event, Failed, Request, said
+from ...kit.api.types import CallDelta, Delta, EngineInfo, Event, Failed, Request, Started, said
 
 
 class Store:
@@ -176,9 +178,53 @@ def test_nothing_is_kept_without_a_store(wanted: bool | None) -> None:
 def test_a_reference_to_an_item_says_what_to_send(store: Store, kept: bool) -> None:
     """Vercel's AI SDK sends one for each item of an earlier answer, unless its request says `store: false`."""
     given = [{"role": "user", "content": "a"}, {"type": "item_reference", "id": "msg_1"}]
-    with pytest.raises(UnsupportedError, match=r"^input\[1\].type: .*send the item itself.*store: false") as caught:
+    kind, place = (NotFoundError, "input[1].id") if kept else (UnsupportedError, "input[1].type")
+    with pytest.raises(kind, match=r"^input\[1\].*send the item itself.*store: false") as caught:
         asked(given, store_=store if kept else None)
-    assert caught.value.param == "input[1].type"
+    assert caught.value.param == place
+
+
+def test_references_to_items_that_are_kept(store: Store) -> None:
+    call = CallDelta(0, "call_1", "f", "{}")
+    first = answered(store, "Hello", Delta(0, "", finish=end(), reasoning="hm", calls=(call,)))
+    items = [{"type": "item_reference", "id": item["id"]} for item in first["output"]]
+    result = {"type": "function_call_output", "call_id": "call_1", "output": "5"}
+    given = [{"role": "user", "content": "Hello"}, *items, result]
+    sent = [{"role": "user", "content": "Hello"}, *first["output"], result]
+    assert said(conversation(given, store_=store)) == said(conversation(sent))
+    # What goes on from it has the items themselves.
+    second = answered(store, given, Delta(0, "so", finish=end()))
+    assert page(store, "DELETE", first["id"])["deleted"]
+    after = said(conversation("go on", store_=store, previous_response_id=second["id"]))
+    assert [message["role"] for message in after] == ["user", "assistant", "tool", "assistant", "user"]
+
+
+def test_reasoning_that_a_client_carries() -> None:
+    """Clients that keep nothing here send it back by this alone (the AI SDK, with store: false)."""
+    asks = {"include": ["reasoning.encrypted_content"], "store": False}
+    told = feed(asked("Hello", **asks).reply, Delta(0, "so", finish=end(), reasoning="hm"))[-1]
+    thought, text = json.loads(told)["output"]
+    back = {"type": "reasoning", "summary": [], "encrypted_content": thought["encrypted_content"]}
+    assert said(conversation([back, text]))[0] == {
+        "role": "assistant", "content": "so", "reasoning": "hm", "reasoning_content": "hm",
+    }  # fmt: skip
+    plain = json.loads(feed(asked("Hello").reply, Delta(0, "so", finish=end(), reasoning="hm"))[-1])
+    assert plain["output"][0]["encrypted_content"] is None
+
+
+@pytest.mark.parametrize("path", ["/v1/responses/resp_1/cancel", "/v1/responses/compact"])
+def test_what_is_not_served_says_so(store: Store, path: str) -> None:
+    with pytest.raises(UnsupportedError, match="not supported"):
+        page(store, "POST", path.removeprefix("/v1/responses/"))
+
+
+def test_how_many_tokens_a_prompt_has() -> None:
+    request = Request(b"", path="/v1/responses/input_tokens", request_id="7")
+    made = parse({"input": "hi", "stream": True, "instructions": "Be brief"}, request, SETTINGS)
+    (generation,) = made.generations
+    assert (generation.tokenize, [one["role"] for one in said(generation.prompt)]) == (True, ["system", "user"])
+    (body,) = feed(made.reply, Started(7), Delta(0, "", finish=end("length")))
+    assert json.loads(body) == {"object": "response.input_tokens", "input_tokens": 7}
 
 
 def test_one_that_is_not_to_be_kept(store: Store) -> None:
@@ -210,7 +256,6 @@ def test_what_is_refused(
         ("GET", "resp_1", {}),
         ("DELETE", "resp_1", {}),
         ("GET", "resp_1/input_items", {}),
-        ("DELETE", "resp_1/input_items", {}),
     ],
 )
 @pytest.mark.parametrize("kept", [True, False])

@@ -5,11 +5,12 @@ from __future__ import annotations
 from lmi.formatters.azure.request import PARTS as AZURE_PARTS
 from lmi.formatters.common.kinds import Boolean, Filled, Integer, Nested
 from lmi.formatters.common.kinds import Text as TextKind
+from lmi.formatters.conversation.carried import uncarried
 from lmi.formatters.conversation.content import Content, Contents
 from lmi.formatters.openai.messages import PARTS as OPENAI_PARTS
 from lmi.model.conversation import Call, Image, Message, Part, Text
 
 __all__ = [
     "AZURE_PARTS", "OPENAI_PARTS", "Boolean", "Call", "Content", "Contents", "Filled", "Image", "Integer", "Message",
-    "Nested", "Part", "Text", "TextKind",
+    "Nested", "Part", "Text", "TextKind", "uncarried",
 ]  # fmt: skip

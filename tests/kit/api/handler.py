@@ -29,6 +29,7 @@ from lmi.handler.sessions.store import Store as SessionStore
 from lmi.handler.sweeper import Watch
 from lmi.handler.telemetry.metrics import RequestStats
 from lmi.handler.telemetry.prometheus import Exposition
+from lmi.handler.user_code.dialect import dialect_of
 from lmi.handler.user_code.extensions import load_extensions
 from lmi.handler.user_code.formatters.djl_formatters import InputFormatter, input_of
 from lmi.handler.user_code.formatters.response_formatter import FormatterResponse, response_of, text_of
@@ -65,6 +66,7 @@ __all__ = [
     "application",
     "attributes_of",
     "check_model_dir",
+    "dialect_of",
     "djl_request_of",
     "djl_worker",
     "frame_of_exchange",

@@ -18,6 +18,7 @@ from lmi.formatters.base import (
     ResponseEncoder,
     Route,
 )
+from lmi.formatters.common.encoder import Encoder
 from lmi.model.backend import Backend
 from lmi.model.conversation import Message
 from lmi.model.engine import EngineInfo, EngineStats, Sink
@@ -52,7 +53,8 @@ from lmi.model.text.template_messages import template_messages
 
 __all__ = [
     "JSON", "JSON_LINES", "SSE", "Backend", "Beams", "CallDelta", "Conversation", "Delta", "Dialect",
-    "Embedding", "EngineEvent", "EngineInfo", "EngineStats", "Event", "Failed", "Finish", "FinishReason", "Generation",
+    "Embedding", "Encoder", "EngineEvent", "EngineInfo", "EngineStats", "Event", "Failed", "Finish", "FinishReason",
+    "Generation",
     "Hooks", "Image", "Message", "OpenApi", "ParsedRequest", "Payload", "Prefill", "Prompt", "Rendered", "Request",
     "Response", "ResponseEncoder", "Route", "Sampling", "Scoring", "Settings", "Sink", "Started", "StructuredOutput",
     "Token", "TopToken", "nth_seed", "said", "template_messages",

@@ -34,8 +34,8 @@ from lmi.model.events import CallDelta, Delta, Finish, Started
 from lmi.model.generation import Conversation, Generation, Sampling
 from lmi.model.options import Settings
 
-from ..kit.api.options import typed_settings
-from ..kit.api.types import Event, said
+from ...kit.api.options import typed_settings
+from ...kit.api.types import Event, said
 
 # --- What comes ---
 
