@@ -1,0 +1,87 @@
+"""Roles that a chat template may not know: what becomes of their messages, by what the template makes of a trial."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from lmi.model.vllm.request.roles import ROLES, TemplateRoles
+
+from ....kit.api.conversation import Image, Message, Text
+from ....kit.api.errors import UnsupportedError
+
+Given = list[dict[str, Any]]
+
+
+def showing(*roles: str) -> Callable[[Given], str]:
+    """A template that shows the messages of some roles."""
+    return lambda given: "\n".join(f"{one['role']}: {one['content']}" for one in given if one["role"] in roles)
+
+
+def one_system(given: Given) -> str:
+    """A template that takes a system message in front alone, as many do."""
+    if any(one["role"] == "system" for one in given[1:]):
+        raise ValueError("System message must be at the beginning.")
+    return showing("system", "user")(given)
+
+
+def any_role(given: Given) -> str:
+    """ChatML: any role is shown, anywhere."""
+    return "\n".join(f"{one['role']}: {one['content']}" for one in given)
+
+
+USER, SYSTEM, LATE = Message("user", "Hi"), Message("system", "a"), Message("system", "b")
+SO = Message("assistant", "so")
+PARTS = Message("system", (Text("c"), Image("u"), Text("d")))
+DEVELOPER = Message("developer", "a")
+USUAL = ("system", "user", "assistant", "tool")
+
+
+@pytest.mark.parametrize(
+    ("render", "given", "fitted"),
+    [
+        (any_role, [SYSTEM, USER, SO, LATE, USER], [SYSTEM, USER, SO, LATE, USER]),
+        (any_role, [DEVELOPER, USER], [DEVELOPER, USER]),
+        (any_role, [Message("critic", "b"), USER], [Message("critic", "b"), USER]),
+        (showing(*USUAL), [SYSTEM, USER, SO, LATE, USER], [SYSTEM, USER, SO, LATE, USER]),
+        (showing(*USUAL), [DEVELOPER, USER], [SYSTEM, USER]),
+        (one_system, [SYSTEM, USER, SO, LATE, USER, PARTS], [Message("system", "a\nb\nc\nd"), USER, SO, USER]),
+        (one_system, [USER, LATE, USER], [LATE, USER, USER]),
+        # What the system says in front is as it came: the template says what it takes.
+        (one_system, [SYSTEM, LATE, USER], [SYSTEM, LATE, USER]),
+        (one_system, [SYSTEM, DEVELOPER, USER, DEVELOPER], [Message("system", "a\na\na"), USER]),
+        (one_system, [{"role": "user", "content": "Hi"}, {"role": "system", "content": "b"}], None),
+    ],
+)
+def test_the_messages_are_as_the_template_shows_them(
+    render: Callable[[Given], str], given: list[Any], fitted: list[Any] | None
+) -> None:
+    assert [*TemplateRoles(render).fitted(given)] == (given if fitted is None else fitted)
+
+
+def test_what_would_be_lost_is_refused_by_its_place() -> None:
+    roles = TemplateRoles(showing(*USUAL))
+    with pytest.raises(UnsupportedError, match="expected a role that the model's chat template shows") as caught:
+        roles.fitted([USER, Message("usr", "b")])
+    assert caught.value.param == "prompt.messages[1].role"
+
+
+def test_a_template_is_tried_once_a_role() -> None:
+    tried: list[Given] = []
+
+    def render(given: Given) -> str:
+        tried.append(given)
+        return any_role(given)
+
+    roles = TemplateRoles(render)
+    for _ in range(3):
+        roles.fitted([SYSTEM, USER])
+    assert not tried
+    for _ in range(3):
+        roles.fitted([DEVELOPER, USER, LATE])
+    assert len(tried) == 2
+    for number in range(ROLES + 9):
+        roles.fitted([Message(f"role {number}", "a")])
+    assert len(roles._shown) == ROLES
