@@ -246,7 +246,7 @@ REFUSED: tuple[Sample, ...] = (
     Sample("vectors type", "/invocations", {"inputs": "a", "truncate": "no"}, settings={"task": "embed"}),
     Sample("tgi value", "/generate", {"inputs": "a", "parameters": {"best_of": 99}}),
     Sample("tgi stream type", "/", {"inputs": "a", "stream": 1}),
-    Sample("chat role", "/v1/chat/completions", {"messages": [{"role": "king", "content": "a"}]}),
+    Sample("chat role", "/v1/chat/completions", {"messages": [{"role": 5, "content": "a"}]}),
     Sample("chat bias", "/v1/chat/completions", {"messages": ASK, "logit_bias": {"x": 1}}),
     Sample("chat tools", "/v1/chat/completions", {"messages": ASK, "tools": [{"type": "function"}]}),
     Sample("responses role", "/v1/responses", {"input": [{"role": "king", "content": "a"}]}),

@@ -17,9 +17,10 @@ from lmi.handler.server.openapi import HOST, document
 
 from ...fuzz.samples import REFUSED, SAMPLES, Sample
 from ...kit.api.dialects import CHAT_FORMS, CHAT_TABLE, DIALECTS, GUIDE_FORMS, TEXT_FORMS, TEXT_TABLE, receive
-from ...kit.api.handler import Access, Service, application
+from ...kit.api.errors import LmiError
+from ...kit.api.handler import Access, Service, Workers, application, dialect_of
 from ...kit.api.options import typed_settings
-from ...kit.api.types import JSON, Dialect, OpenApi, ParsedRequest, Request, Response, Route, Settings
+from ...kit.api.types import JSON, Dialect, OpenApi, ParsedRequest, Payload, Request, Response, Route, Settings
 from ...kit.user_code.engine import ScriptedEngine
 
 SETTINGS = typed_settings()
@@ -84,7 +85,7 @@ def test_every_route_is_told_of_and_no_other(settings: Settings) -> None:
 def test_every_route_of_ours_is_described() -> None:
     """One that is not would be told of as anything at all."""
     for known in DIALECTS:
-        assert all(isinstance(one, OpenApi) for one in cast(Any, known).OPENAPI)
+        assert all(isinstance(one, OpenApi) for one in known.openapi)
         assert [route.path for route in known.routes if route.described is None] == []
     dialects = {route.path for known in DIALECTS for route in known.routes}
     paths = {
@@ -199,11 +200,22 @@ class Own:
     )
     ROUTES: tuple[Route, ...] = (Route("/ask", described=OPENAPI[0]), Route("/bare"))
 
-    matches = parse = refuse = None
+    def matches(self, payload: Payload, request: Request, settings: Settings) -> bool:
+        return False
+
+    def parse(self, payload: Payload, request: Request, settings: Settings) -> ParsedRequest:
+        raise NotImplementedError
+
+    def refuse(self, error: LmiError, payload: Payload | None, request: Request, settings: Settings) -> Response:
+        raise NotImplementedError
+
+
+def own(shape: type[Own]) -> Dialect:
+    return dialect_of(shape, "mine", Workers(1))
 
 
 def test_a_users_dialect_is_told_of() -> None:
-    made = document_of(own=(Own,))
+    made = document_of(own=(own(Own),))
     asked = made["paths"]["/ask"]["post"]
     assert asked["requestBody"]["content"][JSON]["schema"] == {"type": "object", "required": ["ask"]}
     assert made["components"]["schemas"]["Told"]["required"] == ["said"]
@@ -230,7 +242,7 @@ def test_a_users_dialect_that_tells_nonsense_harms_nobody(described: Any) -> Non
         OPENAPI = (described,)
         ROUTES = (Route("/ask", described=described if isinstance(described, OpenApi) else None),)
 
-    made = document_of(own=(cast(Dialect, Wrong),))
+    made = document_of(own=(own(Wrong),))
     assert made["paths"]["/ask"]["post"]["requestBody"]["content"][JSON]["schema"] == {"type": "object"}
     assert set(made["paths"]) > set(document_of()["paths"])
 

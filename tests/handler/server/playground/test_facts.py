@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from types import ModuleType
-from typing import Any, cast
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from lmi.handler.server.playground.facts import setup
 
-from ....kit.api.dialects import DIALECTS, receive, routed
+from ....kit.api.dialects import DIALECTS, named, receive, routed
 from ....kit.api.options import make_settings
 from ....kit.api.types import Dialect, EngineInfo, ParsedRequest, Request, Route
 
@@ -115,10 +115,9 @@ def test_a_model_that_embeds() -> None:
 
 def test_a_dialect_of_the_users() -> None:
     """With a route, and with none; without an entry of ours."""
-    mine = cast(Dialect, ModuleType("mine"))
-    cast(Any, mine).__dict__.update(NAME="mine", BODY_FIELD="", ROUTES=(Route("/mine"),), matches=lambda *_: False)
+    mine = replace(named("minimal"), name="mine", routes=(Route("/mine"),))
     assert [(one["path"], one["attributes"], one["body"]) for one in requests_of_mine(mine)] == [
         ("/mine", "route=/mine", {})
     ]
-    cast(Any, mine).ROUTES = ()
+    mine = replace(mine, routes=())
     assert [(one["path"], one["attributes"]) for one in requests_of_mine(mine)] == [("/invocations", "dialect=mine")]
