@@ -8,6 +8,7 @@ What templates cannot bear is brought into a form that they can:
     images in results      follow the results, in a message of the user's: most templates write a result as text
     results                come in the order of their calls: some templates go by it, and answers are cached by prefixes
     reasoning              has both names that templates know
+    white space            between a text and calls is left out: the template has its own, and the model wrote no other
 """
 
 from __future__ import annotations
@@ -74,6 +75,7 @@ def _said(message: Message, content: str | list[TemplateMessage]) -> TemplateMes
     if message.reasoning:
         said["reasoning"] = said["reasoning_content"] = message.reasoning
     if message.calls:
+        said["content"] = _before_calls(content)
         said["tool_calls"] = [
             {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
             for call in message.calls
@@ -81,6 +83,14 @@ def _said(message: Message, content: str | list[TemplateMessage]) -> TemplateMes
     if message.name:
         said["name"] = message.name
     return said
+
+
+def _before_calls(content: str | list[TemplateMessage]) -> str | list[TemplateMessage]:
+    """A content without the white space at its end: templates write a line break of their own before calls."""
+    if isinstance(content, str):
+        return content.rstrip()
+    *others, last = content
+    return [*others, {**last, "text": last["text"].rstrip()}] if last["type"] == "text" else content
 
 
 def _result(message: Message, numbers: _Numbers) -> tuple[TemplateMessage, list[TemplateMessage]]:

@@ -37,5 +37,5 @@ ACTED = TESTS / "kit" / "acted"
 USER_CODE = TESTS / "kit" / "user_code"
 """Files as users write them."""
 REQUIRED = frozenset(os.environ.get("LMI_REQUIRE", "").split(","))
-"""Tools of which "java", "chromium", "axe" and "go" may be missing elsewhere, and tests that need them are skipped;
-here they fail."""
+"""Tools of which "java", "chromium", "axe", "vocabularies" and "go" may be missing elsewhere, and tests that need them
+are skipped; here they fail."""

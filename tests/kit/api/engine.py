@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from lmi.model.adapters.adapter import Adapter
 from lmi.model.backend import limits
 from lmi.model.heap import freeze
@@ -39,7 +41,7 @@ from lmi.model.process.messages import (
 from lmi.model.process.prepare import RequestPreparer
 from lmi.model.process.token_budget import TokenBudget
 from lmi.model.search.best_of import Ranking, ranked
-from lmi.model.text.parsers import Part
+from lmi.model.text.parsers import Part, split_whole
 from lmi.model.text.prompt_limits import PIECE as PROMPT_PIECE
 from lmi.model.text.prompt_limits import max_new_tokens_for
 from lmi.model.text.response_limit import TOKEN as RESPONSE_TOKEN
@@ -47,17 +49,68 @@ from lmi.model.text.response_limit import check_size
 from lmi.model.text.tokenizer import Tokenizer
 from lmi.model.vllm import core as vllm_core
 from lmi.model.vllm.library.internals import v2_takes_processors
+from lmi.model.vllm.library.parts import part as vllm_part
 from lmi.model.vllm.options import engine_arguments
 from lmi.model.vllm.request.chat import ChatRenderer
 from lmi.model.vllm.request.structured import structured_outputs
 from lmi.model.vllm.setup.plugins import registered as registered_parsers
 
 __all__ = [
-    "PROMPT_PIECE", "RESPONSE_TOKEN", "Abort", "Adapter", "AdapterOutcome", "Add", "Budget", "Channel", "ChatRenderer",
-    "EngineChild", "EngineClient", "EngineLoop", "Fault", "Followers", "FromEngine", "MediaError", "Part", "Ranking",
-    "Ready", "Release", "RemoveAdapter", "RequestPreparer", "Scrape", "Scraped", "SetAdapter", "Start", "Stats",
-    "Step", "Target", "Tidy", "ToEngine", "TokenBudget", "Tokenizer", "allowed_url", "check_size", "engine_arguments",
-    "facts_of", "freeze", "image_parts", "join_leader", "limits", "max_new_tokens_for", "public_address", "ranked",
-    "registered_parsers", "show_content", "start_error", "structured_outputs",
-    "v2_takes_processors", "vllm_core",
+    "PROMPT_PIECE",
+    "RESPONSE_TOKEN",
+    "Abort",
+    "Adapter",
+    "AdapterOutcome",
+    "Add",
+    "Budget",
+    "Channel",
+    "ChatRenderer",
+    "EngineChild",
+    "EngineClient",
+    "EngineLoop",
+    "Fault",
+    "Followers",
+    "FromEngine",
+    "MediaError",
+    "Part",
+    "Ranking",
+    "Ready",
+    "Release",
+    "RemoveAdapter",
+    "RequestPreparer",
+    "Scrape",
+    "Scraped",
+    "SetAdapter",
+    "Start",
+    "Stats",
+    "Step",
+    "Target",
+    "Tidy",
+    "ToEngine",
+    "TokenBudget",
+    "Tokenizer",
+    "allowed_url",
+    "check_size",
+    "engine_arguments",
+    "facts_of",
+    "freeze",
+    "image_parts",
+    "join_leader",
+    "limits",
+    "max_new_tokens_for",
+    "public_address",
+    "ranked",
+    "registered_parsers",
+    "renderer_of",
+    "show_content",
+    "split_whole",
+    "start_error",
+    "structured_outputs",
+    "v2_takes_processors",
+    "vllm_core",
 ]  # fmt: skip
+
+
+def renderer_of(config: Any) -> Any:
+    """What renders prompts with this VllmConfig."""
+    return vllm_part("vllm.renderers:renderer_from_config")(config)

