@@ -26,6 +26,7 @@ from .bodies import (
     Function,
     FunctionChunk,
     Message,
+    TokenIds,
     TokenLogprob,
     ToolCall,
     ToolCallChunk,
@@ -56,6 +57,12 @@ class ChatOptions:
     """Whether a stream ends with the usage."""
     continuous_usage: bool = False
     """Whether each chunk has the usage so far."""
+    prompt_ids: bool = False
+    """Whether the prompt's token ids are shown."""
+    token_ids: bool = False
+    """Whether those of the answer are."""
+    ids_for_text: bool = False
+    """Whether log-probabilities have tokens' ids in the place of their text."""
 
 
 def chat_encoder(model: str, shape: ChatOptions, *, streams: bool) -> OpenAIEncoder:
@@ -94,6 +101,7 @@ class _Choice:
     calls: dict[int, _CallText] = field(default_factory=dict[int, _CallText])
     shown: ShownTokens = field(default_factory=ShownTokens)
     entries: list[TokenLogprob] = field(default_factory=list[TokenLogprob])
+    ids: list[int] = field(default_factory=list[int])
     word: FinishWord = "stop"
 
     def call(self, delta: CallDelta) -> None:
@@ -117,7 +125,9 @@ class WholeChat(OpenAIEncoder):
         for call in delta.calls:
             state.call(call)
         if self.shape.logprobs:
-            state.entries += chat_entries(state.shown.push(delta.tokens))
+            state.entries += chat_entries(state.shown.push(delta.tokens), ids=self.shape.ids_for_text)
+        if self.shape.token_ids:
+            state.ids += [token.id for token in delta.tokens]
         if word is not None:
             state.word = _word(word, bool(state.calls), self.shape)
         return []
@@ -131,6 +141,7 @@ class WholeChat(OpenAIEncoder):
             choices=[self._choice(index, self.choices[index]) for index in sorted(self.choices)],
             usage=self.usage(),
             prompt_logprobs=prompt_logprobs(self.started.get(0)) if self.shape.prompt_logprobs else None,
+            prompt_token_ids=self.prompt_ids() if self.shape.prompt_ids else UNSET,
             kv_transfer_params=self.kv_transfer_params(),
         )
         return [encode(body)]
@@ -148,7 +159,8 @@ class WholeChat(OpenAIEncoder):
             reasoning_content=reasoning if self.shape.reasoning_content else UNSET,
         )
         logprobs = ChatLogprobs(state.entries) if self.shape.logprobs else None
-        return ChatChoice(index, message, logprobs, state.word, self.finishes[index].stop)
+        ids = state.ids if self.shape.token_ids else UNSET
+        return ChatChoice(index, message, logprobs, state.word, self.finishes[index].stop, ids)
 
 
 def _word(word: FinishWord, called: bool, shape: ChatOptions) -> FinishWord:
@@ -181,7 +193,9 @@ class StreamChat(OpenAIEncoder):
     def __post_init__(self) -> None:
         self.frame = StreamFrame(self._chunk())
 
-    def _chunk(self, usage: Usage | None = None, choice: ChatChunkChoice | None = None) -> ChatChunk:
+    def _chunk(
+        self, usage: Usage | None = None, choice: ChatChunkChoice | None = None, prompt_ids: TokenIds = UNSET
+    ) -> ChatChunk:
         identity = self.identity
         return ChatChunk(
             id=identity.id,
@@ -189,6 +203,7 @@ class StreamChat(OpenAIEncoder):
             model=identity.model,
             choices=[] if choice is None else [choice],
             usage=usage if self.shape.usage else UNSET,
+            prompt_token_ids=prompt_ids,
         )
 
     def _record(self, usage: Usage | None, choice: ChatChunkChoice) -> bytes:
@@ -201,26 +216,32 @@ class StreamChat(OpenAIEncoder):
         if state is None:
             self.begun = True
             state = self.choices[choice] = _Streamed(ShownTokens() if self.shape.logprobs else None)
-            first = ChatDelta("assistant", content="")
-            records.append(self._record(usage, ChatChunkChoice(choice, first, self._no_logprobs())))
+            first = ChatChunkChoice(choice, ChatDelta("assistant", content=""), self._no_logprobs())
+            if self.shape.prompt_ids:
+                records.append(event_record(self._chunk(usage, first, self.prompt_ids())))
+            else:
+                records.append(self._record(usage, first))
         text = delta.text
+        ids: TokenIds = [token.id for token in delta.tokens] if self.shape.token_ids else UNSET
         plain = word is None and state.shown is None and usage is None and not delta.reasoning and not delta.calls
+        plain = plain and ids is UNSET
         if text and plain:
             # Nearly every Delta.
             records.append(self.frame.record(ChatChunkChoice(choice, ChatDelta(UNSET, UNSET, UNSET, text))))
             return records
         logprobs = None
         if state.shown is not None:
-            logprobs = ChatLogprobs(chat_entries(state.shown.push(delta.tokens)))
+            logprobs = ChatLogprobs(chat_entries(state.shown.push(delta.tokens), ids=self.shape.ids_for_text))
         new = self._delta(delta, state)
         if word is not None:
             if new is None:
                 new = ChatDelta() if state.called else ChatDelta(content="")
             word = _word(word, state.called, self.shape)
             stop = delta.finish.stop if delta.finish else None
-            records.append(self._record(usage, ChatChunkChoice(choice, new, logprobs, word, stop)))
-        elif new is not None or (logprobs is not None and logprobs.content):
-            records.append(self._record(usage, ChatChunkChoice(choice, new or ChatDelta(content=""), logprobs)))
+            records.append(self._record(usage, ChatChunkChoice(choice, new, logprobs, word, stop, ids)))
+        elif new is not None or (logprobs is not None and logprobs.content) or ids:
+            new = new or ChatDelta(content="")
+            records.append(self._record(usage, ChatChunkChoice(choice, new, logprobs, token_ids=ids)))
         return records
 
     def _no_logprobs(self) -> ChatLogprobs | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import msgspec
+from msgspec import UNSET
 
 from ...model.events import Delta, Finish, Started, Token
 from ..base import SSE, encode, event_record
@@ -18,6 +19,7 @@ from .bodies import (
     TextChunk,
     TextChunkChoice,
     TextLogprobs,
+    TokenIds,
     Usage,
 )
 from .logprobs import ShownTokens, TextColumns, prompt_logprobs
@@ -42,6 +44,10 @@ class TextOptions:
     """Whether a stream ends with the usage."""
     continuous_usage: bool = False
     """Whether each chunk has the usage so far."""
+    token_ids: bool = False
+    """Whether the token ids of prompts and answers are shown."""
+    ids_for_text: bool = False
+    """Whether log-probabilities have tokens' ids in the place of their text."""
 
 
 def text_encoder(model: str, shape: TextOptions, *, streams: bool) -> OpenAIEncoder:
@@ -60,6 +66,9 @@ class _Choice:
     columns: TextColumns = field(default_factory=TextColumns)
     texts: list[str] = field(default_factory=list[str])
     logprobs: list[TextLogprobs] = field(default_factory=list[TextLogprobs])
+    ids: list[int] = field(default_factory=list[int])
+    told: bool = False
+    """Whether the prompt's token ids have been sent."""
     word: FinishWord = "stop"
 
 
@@ -88,6 +97,13 @@ class _TextReply(OpenAIEncoder):
             return delta.text, None
         return delta.text, state.columns.take(token for token, _ in state.shown.push(delta.tokens))
 
+    def _begun(self) -> _Choice:
+        return _Choice(columns=TextColumns(ids=self.shape.ids_for_text))
+
+    def _ids(self, delta: Delta) -> list[int]:
+        """The tokens that are new of a choice; what is not shown has none."""
+        return [] if self.shape.silent else [token.id for token in delta.tokens]
+
     def _close(self) -> list[bytes]:
         if self.shape.silent:
             # The token that was generated because engines cannot do without is no part of the answer.
@@ -112,7 +128,7 @@ class WholeText(_TextReply):
         state = self.choices.get(choice)
         parts: list[tuple[str, TextLogprobs | None]] = []
         if state is None:
-            state = self.choices[choice] = _Choice()
+            state = self.choices[choice] = self._begun()
             if self.shape.echo:
                 parts.append(self._prompt(state, choice))
         parts.append(self._new(state, delta))
@@ -120,6 +136,8 @@ class WholeText(_TextReply):
             state.texts.append(text)
             if logprobs is not None:
                 state.logprobs.append(logprobs)
+        if self.shape.token_ids:
+            state.ids += self._ids(delta)
         if word is not None:
             state.word = "length" if self.shape.silent else word
         return []
@@ -145,6 +163,8 @@ class WholeText(_TextReply):
             state.word,
             self.finishes[index].stop,
             prompt_logprobs(started) if self.shape.prompt_logprobs else None,
+            self.prompt_ids(index // self.n) if self.shape.token_ids else UNSET,
+            state.ids if self.shape.token_ids else UNSET,
         )
 
 
@@ -180,20 +200,33 @@ class StreamText(_TextReply):
         records: list[bytes] = []
         state = self.choices.get(choice)
         if state is None:
-            state = self.choices[choice] = _Choice()
+            state = self.choices[choice] = self._begun()
             if self.shape.echo:
                 self.begun = True
-                records.append(self._record(usage, TextChunkChoice(choice, *self._prompt(state, choice))))
+                told = self._told(state, choice)
+                records.append(
+                    self._record(usage, TextChunkChoice(choice, *self._prompt(state, choice), prompt_token_ids=told))
+                )
         text, logprobs = self._new(state, delta)
+        ids: TokenIds = self._ids(delta) if self.shape.token_ids else UNSET
         if word is not None:
             stop = delta.finish.stop if delta.finish else None
             if self.shape.silent:
                 word, stop = "length", None
-            records.append(self._record(usage, TextChunkChoice(choice, text, logprobs, word, stop)))
-        elif text or (logprobs is not None and logprobs.tokens):
-            records.append(self._record(usage, TextChunkChoice(choice, text, logprobs)))
+            told = self._told(state, choice)
+            records.append(self._record(usage, TextChunkChoice(choice, text, logprobs, word, stop, told, ids)))
+        elif text or (logprobs is not None and logprobs.tokens) or ids:
+            told = self._told(state, choice)
+            records.append(self._record(usage, TextChunkChoice(choice, text, logprobs, None, None, told, ids)))
         self.begun = self.begun or bool(records)
         return records
+
+    def _told(self, state: _Choice, choice: int) -> TokenIds:
+        """The prompt's token ids, once in a choice."""
+        if state.told or not self.shape.token_ids:
+            return UNSET
+        state.told = True
+        return self.prompt_ids(choice // self.n)
 
     def _end(self) -> list[bytes]:
         return [event_record(self._chunk(self.usage())), DONE] if self.shape.usage else [DONE]

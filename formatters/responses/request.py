@@ -22,12 +22,13 @@ from ...model.options import Settings
 from ..base import Payload, Request
 from ..client_fields import ClientFields, Paths
 from ..common.fields import paths_of
+from ..common.vllm_fields import GENERATION_KEYS
 from ..conversation.builder import Builder
 from ..conversation.template_arguments import read_template_arguments, think
 from ..openai.parameters import read_streaming, sampling_of
 from .bodies import ReasoningOptions, ResponseBody
 from .items import add_items, additional_tools
-from .parameters import LOGPROBS, TABLE, read_fields, read_format, read_reasoning
+from .parameters import LOGPROBS, TABLE, read_fields, read_guide, read_reasoning
 from .reply import ResponseOptions
 from .stored import Keeper, keeper_of, previous_items
 from .tools import ResponseTools, read_tools
@@ -64,7 +65,7 @@ def read_request(
     if previous:
         add_items(builder, previous, "previous_response_id", tools.name, settings)
     add_items(builder, given, "input", tools.name, settings)
-    guide, text = read_format(payload.get("text"), settings)
+    guide, text = read_guide({**values, "text": payload.get("text")}, settings)
     reasoning = read_reasoning(payload.get("reasoning"), settings)
     keeper = keeper_of(values.get("store"), previous, given, request.responses)
     logprobs = _logprobs(values)
@@ -84,7 +85,7 @@ def read_request(
         tokens=logprobs is not None,
         token_bytes=logprobs is not None,
         overflow="refuse",
-        priority=values.get("priority", 0),
+        **{key: values[key] for key in GENERATION_KEYS if key in values},
     )
     body = _begun(values, tools, text, reasoning, keeper, settings)
     fields = ClientFields(PATHS, builder.fields | tools.used.own | guide.own)
