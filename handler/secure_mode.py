@@ -121,6 +121,8 @@ class SecureMode:
             yield "trust_remote_code", f"option.trust_remote_code: expected false in secure mode ({REMOTE_CODE})"
         if TEMPLATES in self.controls and settings.chat_template is not None:
             yield "chat_template", f"option.chat_template: prohibited in secure mode ({TEMPLATES})"
+        if TEMPLATES in self.controls and settings.request_chat_template:
+            yield "request_chat_template", f"option.request_chat_template: prohibited in secure mode ({TEMPLATES})"
         python = settings.host.get("pythonExecutable")
         if python is not None and python not in INTERPRETERS:
             expected = f"expected {' or '.join(INTERPRETERS)} in secure mode"

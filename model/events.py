@@ -118,6 +118,8 @@ class Started(msgspec.Struct, array_like=True, frozen=True, tag="s", omit_defaul
     engine does not know them."""
     context: int = 0
     """Of Generation.tokenize: the longest prompt plus answer (EngineInfo.context), in tokens."""
+    prompt_ids: tuple[int, ...] = ()
+    """The prompt's tokens, where Generation.prompt_ids asked for them."""
 
 
 class Delta(msgspec.Struct, array_like=True, frozen=True, tag="d", omit_defaults=True):

@@ -59,6 +59,8 @@ class Conversation(FormerConversation, msgspec.Struct, frozen=True, kw_only=True
     parallel_tool_calls: bool = True
     template_arguments: dict[str, Any] = {}
     """Further variables of the template (`chat_template_kwargs`)."""
+    chat_template: str | None = None
+    """The template, where it is not the model's."""
     add_generation_prompt: bool = True
     continue_final_message: bool = False
     """Go on with the last message instead of beginning a new one."""
@@ -82,6 +84,8 @@ class StructuredOutput(FormerStructuredOutput, msgspec.Struct, frozen=True, kw_o
     choice: tuple[str, ...] = ()
     grammar: str | None = None
     """In EBNF, as xgrammar reads it, or in Lark's form."""
+    structural_tag: str | None = None
+    """Where which of these hold, as JSON text in xgrammar's form."""
 
 
 class Beams(FormerBeams, msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -134,7 +138,7 @@ class Sampling(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     n."""
     beams: Beams | None = None
     """Beam search, whose n best sequences come, best first: not streamed, greedy, and without penalties, logit_bias,
-    bad_words, guide and best_of."""
+    bad_words, allowed_token_ids, guide, thinking_token_budget, extra_args and best_of."""
     max_tokens: int | None = None
     """Tokens to generate at most, per sequence; None is the rest of the context."""
     min_tokens: int = 0
@@ -152,9 +156,17 @@ class Sampling(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The same for the prompt's tokens (they are returned by `Started.prefill`)."""
     logit_bias: dict[int, float] | None = None
     bad_words: tuple[str, ...] = ()
+    allowed_token_ids: tuple[int, ...] | None = None
+    """The only tokens that may be generated, at least one; None: all."""
     truncate: int | None = None
-    """Keep only the last so many tokens of the prompt; FITTING: as many as fit."""
+    """Keep only so many tokens of the prompt; FITTING: as many as fit."""
+    cut: Literal["left", "right"] = "left"
+    """The end at which `truncate` cuts."""
     structured_output: StructuredOutput | None = None
+    thinking_token_budget: int | None = None
+    """After so many tokens of reasoning the engine ends it; None: when the model does."""
+    extra_args: dict[str, str | int | float | list[str | int | float]] = {}
+    """For logits processors of the endpoint's owner, by their names."""
 
 
 class Embedding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -223,12 +235,17 @@ class Generation(FormerGeneration, msgspec.Struct, frozen=True, kw_only=True, om
     that leaves no room for a single token is refused either way."""
     echo: bool = False
     """Whether `Started.text` is wanted."""
+    prompt_ids: bool = False
+    """Whether `Started.prompt_ids` is wanted."""
     held: bool = False
     """Whether it is held back once it is prepared: its prompt comes as Rendered, and it waits for Engine.release."""
     adapter: str | None = None
     """The LoRA adapter to use, by its registered name."""
     trace: dict[str, str] | None = None
     """The headers of W3C's trace context, for an engine that makes spans."""
+    cache_salt: str | None = None
+    """Prompts share what is cached of their beginnings only where this is the same: with a secret one nobody else finds
+    out by the time that a prompt takes what others have asked."""
     kv_transfer_params: dict[str, Any] | None = None
     """Parameters of this prompt for the connector that transfers KV caches; without a connector they have no effect."""
 

@@ -20,8 +20,9 @@ from ..client_fields import ClientFields, Paths
 from ..common.fields import Parameter, paths_of, read_rows
 from ..common.forms import Form, Tagged
 from ..common.guides import AskedGuide, Schema, guides_of_others, json_guide, one_guide
-from ..common.kinds import LARGEST_ID, Anything, Boolean, Integer, Number, Text, Texts, Tree
+from ..common.kinds import Anything, Boolean, Integer, Number, Text, Texts
 from ..common.schemas import array
+from ..common.vllm_fields import row, rows
 from ..conversation.template_arguments import read_template_arguments, think
 from .blocks import read_conversation
 from .reply import message_encoder
@@ -99,9 +100,9 @@ TABLE: tuple[Parameter, ...] = (
     # Anthropic's goes up to 1; more is what engines and the other dialects can do.
     Parameter("temperature", Number(0, 2), None, "temperature"),
     Parameter("top_p", Number(0, 1, above=True), None, "top_p"),
-    Parameter("top_k", Integer(-1, LARGEST_ID), None, "top_k", equivalents={-1: 0}),
-    # vLLM's.
-    Parameter("chat_template_kwargs", Tree(), None, "template_arguments"),
+    row("top_k"),
+    # vLLM's, which its own route has from 0.32 on.
+    *rows("chat_template_kwargs", "cache_salt", "vllm_xargs"),
     *(Parameter(name, Anything(), None, default_only=True) for name in UNSERVED),
     Parameter("mcp_servers", NoServers(), None),
     Parameter("thread", NoThread(), None),
@@ -143,8 +144,10 @@ def parse_messages(payload: Payload, request: Request, settings: Settings) -> Pa
             # Engines generate one token at least; with 0 it is not shown.
             max_tokens=max_tokens or 1,
             structured_output=guide,
+            extra_args=values["extra_args"] or {},
         ),
         stream=values["stream"],
+        cache_salt=values["cache_salt"],
     )
     shown = _thinking(values["thinking"])[1].get("display") != "omitted"
     reply = message_encoder(settings.model_name, request.request_id, max_tokens, streams=generation.stream, shown=shown)

@@ -52,8 +52,9 @@ FIELDS = frozenset(
 """What is no extra parameter."""
 
 ACCEPTED_FIELDS = (
-    FIELDS | TEXT_FIELDS | {"n", "logprobs", "top_logprobs", "parallel_tool_calls", "stream_options.include_usage"}
-)
+    FIELDS | TEXT_FIELDS | {"n", "logprobs", "top_logprobs", "return_tokens_as_token_ids", "parallel_tool_calls"}
+    | {"stream_options.include_usage"}
+)  # fmt: skip
 """These and the extra parameters that are let through: what OpenAI's reader knows and these answers show."""
 
 

@@ -5,6 +5,8 @@ json_faults.py     what is wrong with one that is no JSON
 kinds.py           what a field may be: reads it, and describes itself as a schema and in words
 fields.py          a table's row of a field, unknown names, headers that no dialect serves
 forms.py           objects and lists of fields: reads them, and describes them
+vllm_fields.py     the rows of the fields that vLLM adds to requests, for the tables of dialects; vllm_kinds.py: of what
+                   kinds they are
 schemas.py         JSON schemas, put together
 guides.py          what an answer must conform to: response_format, guided decoding
 encoder.py         what every encoder is; how the end of a sequence is called

@@ -12,7 +12,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from ...model.errors import ParameterError, UnsupportedError, did_you_mean, one_line
+from ...model.errors import ParameterError, RequestError, UnsupportedError, did_you_mean, one_line
 from ...model.options import Settings
 from ..base import JsonSchema
 from .kinds import Kind, Nested, read_field
@@ -34,8 +34,17 @@ class Parameter:
     """What it sets: a field of Sampling or a switch of the dialect. None: it has no effect on the response."""
     default_only: bool = False
     """Whether the default is the only value that is supported."""
+    why: str = ""
+    """Why it is."""
     equivalents: Mapping[int, int | None] = field(default_factory=dict[int, "int | None"])
     """Values that mean the same as another one."""
+
+    def refused(self, shown: str, value: Any) -> RequestError:
+        """The error for a value that is not the default, where that is all that is supported."""
+        why = f" ({self.why})" if self.why else ""
+        if self.default in (None, ""):
+            return UnsupportedError(f"{shown}: not supported{why}", shown)
+        return UnsupportedError.of(shown, value, f"{self.default}, the only value that is supported{why}")
 
     @property
     def schema(self) -> JsonSchema:
@@ -82,9 +91,7 @@ def read_rows(
         if row.equivalents:
             value = row.equivalents.get(value, value)
         if row.default_only and value != row.default:
-            if row.default is None:
-                raise UnsupportedError(f"{shown}: not supported", shown)
-            raise UnsupportedError.of(shown, value, f"{row.default}, the only value that is supported")
+            raise row.refused(shown, value)
         if row.key is None:
             continue
         if value == row.default:

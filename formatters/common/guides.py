@@ -18,11 +18,20 @@ from ...model.generation import StructuredOutput
 from ...model.options import Settings
 from ..base import JsonSchema, Payload, encode
 from .fields import Parameter, handle_unknown_field
-from .kinds import TEXTS, TEXTS_LENGTH, Anything, Object, Text, Texts, Tree
+from .kinds import TEXTS, TEXTS_LENGTH, Anything, Nested, Object, Text, Texts, Tree
 from .schemas import FILLED, STRING, array, objects, one_of
 
 __all__ = [
-    "GUIDES", "AskedGuide", "Schema", "guides_of_others", "json_guide", "one_guide", "read_guide", "refuse_schema",
+    "GUIDES",
+    "SERVED",
+    "AskedGuide",
+    "Schema",
+    "guide_rows",
+    "guides_of_others",
+    "json_guide",
+    "one_guide",
+    "read_guide",
+    "refuse_schema",
     "regex_guide",
 ]  # fmt: skip
 
@@ -76,8 +85,9 @@ def _response_format(name: str, given: Any, settings: Settings) -> AskedGuide:
     kind = Object().read(name, given).get("type")
     shown = f"{name}.type"
     if kind == "structural_tag":
-        raise UnsupportedError(f"{shown}: 'structural_tag' is not supported", shown)
-    Text(("text", "json_object", "json_schema")).read(shown, kind)
+        # The tag is the form itself, as in vLLM's server.
+        return _structural_tag(name, given, settings)
+    Text(("text", "json_object", "json_schema", "structural_tag")).read(shown, kind)
     for key, value in given.items():
         if value is not None and key not in FORMAT_KEYS:
             handle_unknown_field(key, FORMAT_KEYS, settings, f"{name}.")
@@ -130,7 +140,7 @@ def _structured(name: str, given: Any, settings: Settings) -> AskedGuide:
     return KINDS[kind](f"{name}.{kind}", entries[kind], settings)
 
 
-UNSERVED = ("structural_tag", "disable_any_whitespace", "disable_additional_properties", "whitespace_pattern")
+UNSERVED = ("disable_any_whitespace", "disable_additional_properties", "whitespace_pattern")
 
 
 def json_guide(name: str, given: Any, settings: Settings | None = None) -> AskedGuide:
@@ -181,6 +191,21 @@ def _grammar(name: str, given: Any, settings: Settings) -> AskedGuide:
     return AskedGuide(StructuredOutput(grammar=_text(name, given)), name)
 
 
+def _structural_tag(name: str, given: Any, settings: Settings) -> AskedGuide:
+    expected = "a structural tag, an object with format or structures, or it as JSON text"
+    tag = given
+    if isinstance(given, str):
+        try:
+            tag = msgspec.json.decode(given)
+        except (msgspec.DecodeError, RecursionError):
+            raise PayloadError.of(name, given, expected) from None
+    if not isinstance(tag, dict):
+        raise PayloadError.of(name, given, expected)
+    if not (tag.get("format") or tag.get("structures")):
+        raise ParameterError.of(name, given, expected)
+    return AskedGuide(StructuredOutput(structural_tag=encode(Tree().read(name, tag)).decode()), name)
+
+
 def _choice(name: str, given: Any, settings: Settings) -> AskedGuide:
     if not isinstance(given, list):
         raise PayloadError.of(name, given, "a list of non-empty strings")
@@ -208,6 +233,7 @@ KINDS: dict[str, Read] = {
     "choice": _choice,
     "grammar": _grammar,
     "json_object": _json_object,
+    "structural_tag": _structural_tag,
 }
 """The members of `structured_outputs`."""
 
@@ -230,6 +256,7 @@ RESPONSE_FORMAT: JsonSchema = one_of(
         type={"const": "json_schema"},
         json_schema=objects(["schema"], schema=SCHEMA, name=STRING, description=STRING, strict={"type": "boolean"}),
     ),
+    objects(["type"], type={"const": "structural_tag"}, format={"type": "object"}, structures={"type": "array"}),
 )
 
 GUIDES: Mapping[str, Guide] = {
@@ -243,6 +270,35 @@ GUIDES: Mapping[str, Guide] = {
     "guided_whitespace_pattern": Guide(_whitespace, {"type": "null"}),
 }
 """The fields of a request."""
+
+
+@dataclass(frozen=True, slots=True)
+class GuideField(Nested):
+    """A field of GUIDES, for the tables of dialects whose fields are all in tables."""
+
+    guide: str
+
+    @property
+    def schema(self) -> JsonSchema:
+        """As JSON Schema."""
+        return GUIDES[self.guide].schema
+
+    @property
+    def description(self) -> str:
+        """In words."""
+        return "as in OpenAI chat"
+
+    def read(self, name: str, given: Any, settings: Settings) -> StructuredOutput | None:
+        """What the answer must conform to; None: nothing is asked for."""
+        return GUIDES[self.guide].read(name, given, settings).output
+
+
+SERVED = tuple(name for name in GUIDES if name != "guided_whitespace_pattern")
+
+
+def guide_rows(*names: str) -> tuple[Parameter, ...]:
+    """Rows for fields of SERVED."""
+    return tuple(Parameter(name, GuideField(name), None, "structured_output") for name in names)
 
 
 def guides_of_others(*served: str) -> tuple[Parameter, ...]:

@@ -16,6 +16,7 @@ from ..base import JsonSchema
 from .schemas import FILLED, STRING, array, one_of
 
 __all__ = [
+    "IDS",
     "LARGEST",
     "LARGEST_ID",
     "TEXTS",

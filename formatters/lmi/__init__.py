@@ -138,6 +138,7 @@ def generation_of(asked: LmiRequest, request: Request, *, token_bytes: bool = Fa
         tokens=shows_tokens,
         token_bytes=token_bytes and shows_tokens,
         overflow="clip",
+        **parameters.generation,
     )
 
 

@@ -125,6 +125,7 @@ def _generation(text: str, parameters: Parameters, request: Request, streams: bo
         # A line of a stream is a token.
         tokens=streams,
         overflow="clip",
+        **parameters.generation,
     )
 
 

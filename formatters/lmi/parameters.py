@@ -3,8 +3,8 @@
     {"top_k": 5, ...} --table--> values by key --inference of sampling--> Parameters(sampling, details, ...)
 
 The rows are those of LMI's schema (GenerationParameters): the common ones, LmiDist's, vLLM's and
-TensorRT-LLM's; schemas.py has what differs by back end, and further names. What nothing here can honour is refused
-by name, unless the value is the one that changes nothing.
+TensorRT-LLM's, and what vLLM has beside them (common/vllm_fields.py); schemas.py has what differs by back end, and
+further names. What nothing here can honour is refused by name, unless the value is the one that changes nothing.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ from ...model.generation import Beams, Sampling
 from ...model.options import Settings
 from ..client_fields import Paths
 from ..common.fields import Parameter, paths_of, read_rows
-from ..common.guides import guides_of_others
-from ..common.kinds import LARGEST_ID, Boolean, Ids, Integer, Number, Texts
+from ..common.guides import SERVED, guide_rows, guides_of_others
+from ..common.kinds import Boolean, Integer, Number, Texts
+from ..common.vllm_fields import row, rows
 from .schemas import SCHEMAS, Schema, schema_of
 
 __all__ = [
@@ -31,6 +32,7 @@ __all__ = [
     "SHOWN_KEYS",
     "TABLE",
     "Parameters",
+    "generation_fields",
     "own_of",
     "prefill_of",
     "read_parameters",
@@ -39,14 +41,15 @@ __all__ = [
 SEQUENCES = 128
 """Sequences of one request: each is an engine's request of its own."""
 
+TOLD = "an answer has its tokens' ids in details"
 TABLE: tuple[Parameter, ...] = (
     # Common to every rolling batch back end.
     Parameter("do_sample", Boolean(), None, "do_sample"),
     Parameter("seed", Integer(-1), None, "seed", equivalents={-1: None}),
-    # Bounded well inside a float32: masked logits divided by infinity are NaN. The same for the repetition penalty.
+    # Bounded well inside a float32: masked logits divided by infinity are NaN.
     Parameter("temperature", Number(0, 100), 1.0, "temperature"),
-    Parameter("repetition_penalty", Number(0.01, 100), 1.0, "repetition_penalty"),
-    Parameter("top_k", Integer(-1, LARGEST_ID), 0, "top_k", equivalents={-1: 0}),
+    row("repetition_penalty", 1.0),
+    row("top_k", 0),
     Parameter("top_p", Number(0, 1, above=True), 1.0, "top_p"),
     Parameter("max_new_tokens", Integer(1), 30, "max_tokens"),
     Parameter("details", Boolean(), False, "details"),
@@ -56,33 +59,45 @@ TABLE: tuple[Parameter, ...] = (
     # LmiDist's and vLLM's.
     Parameter("typical_p", Number(0, 1, above=True), 1.0, "typical_p"),
     Parameter("truncate", Integer(1), None, "truncate"),
-    Parameter("ignore_eos_token", Boolean(), False, "ignore_eos"),
-    Parameter("min_p", Number(0, 1), 0.0, "min_p"),
-    Parameter("presence_penalty", Number(-2, 2), 0.0, "presence_penalty"),
-    Parameter("frequency_penalty", Number(-2, 2), 0.0, "frequency_penalty"),
+    row("ignore_eos", False, called="ignore_eos_token"),
+    row("min_p", 0.0),
+    row("presence_penalty", 0.0),
+    row("frequency_penalty", 0.0),
     Parameter("n", Integer(1, SEQUENCES), 1, "n"),
     Parameter("best_of", Integer(1, SEQUENCES), 1, "best_of"),
     Parameter("num_beams", Integer(1, SEQUENCES), 1, "num_beams"),
     # Without beams these two have no effect (BEAM_KEYS).
     Parameter("length_penalty", Number(-100, 100), 1.0, "length_penalty"),
     Parameter("early_stopping", Boolean(words=("never",)), False, "early_stopping"),
-    Parameter("stop_token_ids", Ids(), (), "stop_token_ids"),
-    Parameter("include_stop_str_in_output", Boolean(), False, "include_stop"),
+    row("stop_token_ids", ()),
+    row("include_stop_str_in_output", False),
     # The chosen token's log_prob is there wherever tokens are shown: 0 asks for nothing further.
     Parameter("logprobs", Integer(0), None, "logprobs", equivalents={0: None}),
     Parameter("prompt_logprobs", Integer(0), None, "prompt_logprobs"),
-    Parameter("skip_special_tokens", Boolean(), True, "skip_special_tokens"),
-    Parameter("spaces_between_special_tokens", Boolean(), True, "spaces_between_special_tokens"),
+    row("skip_special_tokens", True),
+    row("spaces_between_special_tokens", True),
     # TensorRT-LLM's. Its `stop` is documented as a boolean of no effect; elsewhere that is a name of stop_sequences.
-    Parameter("min_length", Integer(0), 0, "min_tokens"),
-    Parameter("bad_sequences", Texts(), (), "bad_words"),
+    row("min_tokens", 0, called="min_length"),
+    row("bad_words", (), called="bad_sequences"),
     Parameter("stop", Texts(flag=True), (), "stop"),
     # Documented for TGI alone, but sent to LMI endpoints by its clients: to ignore them would give a wrong answer.
     # LMI's handlers take the first as another name of logprobs (djl_python, vllm_rolling_batch.py).
     Parameter("top_n_tokens", Integer(0), None, "logprobs", equivalents={0: None}),
     Parameter("watermark", Boolean(), False, default_only=True),
-    *guides_of_others(),
-)
+    # What LMI's handlers on vLLM pass on to it as it is.
+    *rows("logit_bias", "allowed_token_ids", "thinking_token_budget", "truncate_prompt_tokens"),
+    row("truncation_side", "left"),
+    row("vllm_xargs", {}),
+    row("add_special_tokens", True),
+    *rows("cache_salt", "priority"),
+    Parameter("return_token_ids", Boolean(), False, default_only=True,
+              why=f"{TOLD}, and the prompt's with decoder_input_details"),
+    # Tokens have their ids beside their texts in any case.
+    Parameter("return_tokens_as_token_ids", Boolean(), None),
+    *rows("mm_processor_kwargs", "media_io_kwargs"),
+    *guide_rows(*SERVED),
+    *guides_of_others(*SERVED),
+)  # fmt: skip
 
 ROWS = {name: schema.rows(TABLE) for name, schema in SCHEMAS.items()}
 """By schema, then by name."""
@@ -99,6 +114,8 @@ DEFAULTS: dict[str, Any] = {row.key: row.default for row in TABLE if row.key}
 SHOWN_KEYS = ("logprobs", "prompt_logprobs")
 """Fields of Sampling that depend on what the answer shows."""
 SAMPLING_KEYS = tuple(key for key in Sampling.__struct_fields__ if key not in SHOWN_KEYS)
+GENERATION_KEYS = ("add_special_tokens", "cache_salt", "priority")
+"""What goes into a Generation."""
 BEAM_KEYS = ("length_penalty", "early_stopping")
 """What only has an effect with num_beams above 1."""
 CHOICE_KEYS = ("top_k", "top_p", "min_p", "typical_p")
@@ -114,7 +131,11 @@ NOT_WITH_BEAMS = (
     "presence_penalty",
     "frequency_penalty",
     "bad_words",
+    "logit_bias",
+    "allowed_token_ids",
     "structured_output",
+    "thinking_token_budget",
+    "extra_args",
 )
 """What is refused beside beams unless it has no effect."""
 
@@ -125,6 +146,8 @@ class Parameters:
 
     sampling: dict[str, Any]
     """Fields of Sampling, but for what depends on the answer (SHOWN_KEYS)."""
+    generation: dict[str, Any]
+    """Further fields of Generation (GENERATION_KEYS)."""
     details: bool
     top: int
     """How many of the likeliest tokens are shown in each one's place."""
@@ -158,6 +181,7 @@ def read_parameters(
     several = _beams(values, names) if beams else _rank(values, names)
     return Parameters(
         sampling={key: values[key] for key in SAMPLING_KEYS if key in values},
+        generation=generation_fields(values),
         details=values["details"],
         top=values["logprobs"] or 0,
         prefill=prefill_of(values) if values["details"] else None,
@@ -165,6 +189,11 @@ def read_parameters(
         own=own_of(names),
         several=several,
     )
+
+
+def generation_fields(values: Mapping[str, Any]) -> dict[str, Any]:
+    """What Parameters.generation is."""
+    return {key: values[key] for key in GENERATION_KEYS if values[key] is not None}
 
 
 def own_of(names: Mapping[str, str]) -> dict[str, str]:

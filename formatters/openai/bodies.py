@@ -20,10 +20,11 @@ from ...model.errors import LmiError, OverloadedError, RequestError, Unauthorize
 __all__ = [
     "ChatBody", "ChatChoice", "ChatChunk", "ChatChunkChoice", "ChatDelta", "ChatLogprobs", "CompletionDetails",
     "ErrorBody", "FinishWord", "Function", "FunctionChunk", "Message", "PromptDetails", "PromptLogprob",
-    "PromptLogprobs", "TextBody", "TextChoice", "TextChunk", "TextChunkChoice", "TextLogprobs", "TokenLogprob",
-    "ToolCall", "ToolCallChunk", "TopLogprob", "Usage", "error_body",
+    "PromptLogprobs", "TextBody", "TextChoice", "TextChunk", "TextChunkChoice", "TextLogprobs", "TokenIds",
+    "TokenLogprob", "ToolCall", "ToolCallChunk", "TopLogprob", "Usage", "error_body",
 ]  # fmt: skip
 
+TokenIds = tuple[int, ...] | list[int] | UnsetType
 FinishWord = Literal["stop", "length", "tool_calls", "function_call", "content_filter"]
 
 
@@ -135,6 +136,8 @@ class ChatChoice(msgspec.Struct, frozen=True):
     logprobs: ChatLogprobs | None
     finish_reason: FinishWord
     stop_reason: str | int | None
+    token_ids: TokenIds = UNSET
+    """All that was generated, with return_token_ids."""
 
 
 class ChatBody(msgspec.Struct, frozen=True, kw_only=True):
@@ -149,6 +152,8 @@ class ChatBody(msgspec.Struct, frozen=True, kw_only=True):
     system_fingerprint: None = None
     usage: Usage
     prompt_logprobs: PromptLogprobs | None = None
+    prompt_token_ids: TokenIds = UNSET
+    """With return_token_ids."""
     kv_transfer_params: dict[str, Any] | None = None
 
 
@@ -189,10 +194,13 @@ class ChatChunkChoice(msgspec.Struct, frozen=True):
     logprobs: ChatLogprobs | None = None
     finish_reason: FinishWord | None = None
     stop_reason: str | int | None = None
+    token_ids: TokenIds = UNSET
+    """Those that are new, with return_token_ids."""
 
 
 class ChatChunk(msgspec.Struct, frozen=True, kw_only=True):
-    """A chunk (docs/decisions.md: Chat chunks). `usage` only with include_usage."""
+    """A chunk (docs/decisions.md: Chat chunks). `usage` only with include_usage, `prompt_token_ids` in a choice's first
+    chunk with return_token_ids."""
 
     id: str
     object: str = "chat.completion.chunk"
@@ -200,6 +208,7 @@ class ChatChunk(msgspec.Struct, frozen=True, kw_only=True):
     model: str
     choices: list[ChatChunkChoice]
     usage: Usage | UnsetType | None = UNSET
+    prompt_token_ids: TokenIds = UNSET
 
 
 class TextLogprobs(msgspec.Struct, frozen=True):
@@ -220,6 +229,9 @@ class TextChoice(msgspec.Struct, frozen=True):
     finish_reason: FinishWord
     stop_reason: str | int | None
     prompt_logprobs: PromptLogprobs | None = None
+    prompt_token_ids: TokenIds = UNSET
+    token_ids: TokenIds = UNSET
+    """All that was generated. Both with return_token_ids."""
 
 
 class TextBody(msgspec.Struct, frozen=True, kw_only=True):
@@ -244,6 +256,10 @@ class TextChunkChoice(msgspec.Struct, frozen=True):
     logprobs: TextLogprobs | None = None
     finish_reason: FinishWord | None = None
     stop_reason: str | int | None = None
+    prompt_token_ids: TokenIds = UNSET
+    """In a choice's first chunk, with return_token_ids."""
+    token_ids: TokenIds = UNSET
+    """Those that are new, with return_token_ids."""
 
 
 class TextChunk(msgspec.Struct, frozen=True, kw_only=True):

@@ -21,6 +21,7 @@ from ..common.fields import paths_of
 from ..common.forms import Tagged
 from ..common.guides import read_guide
 from ..common.kinds import Text, Tree
+from ..common.vllm_fields import GENERATION_KEYS
 from ..conversation.template_arguments import read_template_arguments, think
 from ..conversation.tools import ToolUse
 from .chat_reply import ChatOptions, chat_encoder
@@ -36,6 +37,7 @@ DOCUMENTS = 1024
 PATHS: Paths = {
     **paths_of(CHAT_TABLE, "sampling", Sampling),
     "prompt": "messages",
+    "prompt.chat_template": "chat_template",
     "sampling.logprobs": "top_logprobs",
 }
 """What a chat's fields are called."""
@@ -83,17 +85,21 @@ def read_chat(
         prompt_logprobs=sampling.prompt_logprobs is not None,
         usage=usage,
         continuous_usage=continuous_usage,
+        prompt_ids=values.get("return_token_ids", False),
+        # As in vLLM's server: reasoning that is not shown is not told by its tokens either.
+        token_ids=values.get("return_token_ids", False) and not _hides_reasoning(conversation, settings),
+        ids_for_text=values.get("return_tokens_as_token_ids", False),
     )
     generation = Generation(
         request_id=request.request_id,
         prompt=conversation,
         sampling=sampling,
         stream=streams,
-        tokens=logprobs is not None or continuous_usage,
+        tokens=logprobs is not None or continuous_usage or shape.token_ids,
         token_bytes=logprobs is not None,
         overflow="refuse",
-        priority=values.get("priority", 0),
-        kv_transfer_params=values.get("kv_transfer_params"),
+        prompt_ids=shape.prompt_ids,
+        **{key: values[key] for key in GENERATION_KEYS if key in values},
     )
     return generation, shape, ClientFields(PATHS, own)
 
@@ -131,11 +137,16 @@ def _conversation(
         # A function_call is one.
         parallel_tool_calls=values.get("parallel_tool_calls", True) and not legacy,
         template_arguments=template_arguments,
+        chat_template=values.get("chat_template"),
         add_generation_prompt=prompts,
         continue_final_message=continues,
         add_special_tokens=values.get("add_special_tokens", False),
         include_reasoning=values.get("include_reasoning", True),
     )
+
+
+def _hides_reasoning(conversation: Conversation, settings: Settings) -> bool:
+    return settings.reasoning_parser is not None and not conversation.include_reasoning
 
 
 def _logprobs(values: Mapping[str, Any]) -> int | None:

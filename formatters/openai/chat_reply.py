@@ -28,6 +28,7 @@ from .bodies import (
     Function,
     FunctionChunk,
     Message,
+    TokenIds,
     TokenLogprob,
     ToolCall,
     ToolCallChunk,
@@ -58,6 +59,12 @@ class ChatOptions:
     """Whether a stream ends with the usage."""
     continuous_usage: bool = False
     """Whether each chunk has the usage so far."""
+    prompt_ids: bool = False
+    """Whether the prompt's token ids are shown."""
+    token_ids: bool = False
+    """Whether those of the answer are."""
+    ids_for_text: bool = False
+    """Whether log-probabilities have tokens' ids in the place of their text."""
 
 
 def chat_encoder(model: str, shape: ChatOptions, *, streams: bool) -> OpenAIEncoder:
@@ -77,6 +84,7 @@ class _Choice:
     calls: dict[int, Growing] = field(default_factory=dict[int, Growing])
     shown: ShownTokens = field(default_factory=ShownTokens)
     entries: list[TokenLogprob] = field(default_factory=list[TokenLogprob])
+    ids: list[int] = field(default_factory=list[int])
 
     def call(self, delta: CallDelta) -> None:
         call = self.calls.setdefault(delta.index, Growing("call", delta.index))
@@ -106,7 +114,9 @@ class WholeChat(OpenAIEncoder):
         for call in delta.calls:
             state.call(call)
         if self.shape.logprobs:
-            state.entries += chat_entries(state.shown.push(delta.tokens))
+            state.entries += chat_entries(state.shown.push(delta.tokens), ids=self.shape.ids_for_text)
+        if self.shape.token_ids:
+            state.ids += [token.id for token in delta.tokens]
         return []
 
     def _close(self) -> list[bytes]:
@@ -118,6 +128,7 @@ class WholeChat(OpenAIEncoder):
             choices=[self._choice(index, self.choices[index]) for index in sorted(self.choices)],
             usage=self.usage(),
             prompt_logprobs=prompt_logprobs(self.started.get(0)) if self.shape.prompt_logprobs else None,
+            prompt_token_ids=self.prompt_ids() if self.shape.prompt_ids else UNSET,
             kv_transfer_params=self.kv_transfer_params(),
         )
         return [encode(body)]
@@ -135,8 +146,8 @@ class WholeChat(OpenAIEncoder):
             reasoning_content=reasoning if self.shape.reasoning_content else UNSET,
         )
         logprobs = ChatLogprobs(state.entries) if self.shape.logprobs else None
-        finish = self.finishes[index]
-        return ChatChoice(index, message, logprobs, _word(finish, bool(calls), self.shape), finish.stop)
+        finish, ids = self.finishes[index], state.ids if self.shape.token_ids else UNSET
+        return ChatChoice(index, message, logprobs, _word(finish, bool(calls), self.shape), finish.stop, ids)
 
 
 def _word(finish: Finish, called: bool, shape: ChatOptions) -> FinishWord:
@@ -169,7 +180,9 @@ class StreamChat(ChunkEncoder):
     shape: ChatOptions = ChatOptions()
     choices: dict[int, _Streamed] = field(default_factory=dict[int, _Streamed])
 
-    def _chunk(self, usage: Usage | None = None, choice: ChatChunkChoice | None = None) -> ChatChunk:
+    def _chunk(
+        self, usage: Usage | None = None, choice: ChatChunkChoice | None = None, prompt_ids: TokenIds = UNSET
+    ) -> ChatChunk:
         identity = self.identity
         return ChatChunk(
             id=identity.id,
@@ -177,6 +190,7 @@ class StreamChat(ChunkEncoder):
             model=identity.model,
             choices=[] if choice is None else [choice],
             usage=usage if self.shape.usage else UNSET,
+            prompt_token_ids=prompt_ids,
         )
 
     def _take(self, delta: Delta, prompt: int) -> list[bytes]:
@@ -192,15 +206,17 @@ class StreamChat(ChunkEncoder):
             state = self._begin(choice, usage, records)
         logprobs = None
         if state.shown is not None:
-            logprobs = ChatLogprobs(chat_entries(state.shown.push(delta.tokens)))
+            logprobs = ChatLogprobs(chat_entries(state.shown.push(delta.tokens), ids=self.shape.ids_for_text))
+        ids: TokenIds = [token.id for token in delta.tokens] if self.shape.token_ids else UNSET
         new = self._delta(delta, state)
         if finish is not None:
             if new is None:
                 new = ChatDelta() if state.called else ChatDelta(content="")
             word = _word(finish, state.called, self.shape)
-            records.append(self._record(usage, ChatChunkChoice(choice, new, logprobs, word, finish.stop)))
-        elif new is not None or (logprobs is not None and logprobs.content):
-            records.append(self._record(usage, ChatChunkChoice(choice, new or ChatDelta(content=""), logprobs)))
+            records.append(self._record(usage, ChatChunkChoice(choice, new, logprobs, word, finish.stop, ids)))
+        elif new is not None or (logprobs is not None and logprobs.content) or ids:
+            new = new or ChatDelta(content="")
+            records.append(self._record(usage, ChatChunkChoice(choice, new, logprobs, token_ids=ids)))
         return records
 
     def _begin(self, choice: int, usage: Usage | None, records: list[bytes]) -> _Streamed:
@@ -209,8 +225,12 @@ class StreamChat(ChunkEncoder):
         shape = self.shape
         state = self.choices[choice] = _Streamed(ShownTokens() if shape.logprobs else None)
         no_logprobs = ChatLogprobs([]) if shape.logprobs else None
-        records.append(self._record(usage, ChatChunkChoice(choice, ChatDelta("assistant", content=""), no_logprobs)))
-        if not shape.logprobs and not shape.continuous_usage:
+        first = ChatChunkChoice(choice, ChatDelta("assistant", content=""), no_logprobs)
+        if shape.prompt_ids:
+            records.append(event_record(self._chunk(usage, first, self.prompt_ids())))
+        else:
+            records.append(self._record(usage, first))
+        if not shape.logprobs and not shape.continuous_usage and not shape.token_ids:
             state.head, state.tail = around(self._record(None, ChatChunkChoice(choice, ChatDelta(content=""))))
         return state
 

@@ -18,6 +18,7 @@ from ..client_fields import ClientFields, Paths, prompt_names
 from ..common.fields import paths_of
 from ..common.guides import read_guide
 from ..common.kinds import read_ids
+from ..common.vllm_fields import GENERATION_KEYS
 from .completions_reply import TextOptions, text_encoder
 from .parameters import TEXT_TABLE, read_fields, read_streaming, sampling_of
 
@@ -63,21 +64,6 @@ def parse(payload: Payload, request: Request, settings: Settings) -> ParsedReque
         **({"prompt_logprobs": max(logprobs, asked_prefill or 0)} if echo and logprobs is not None else {}),
         **({"best_of": None} if silent else {}),
     )
-    generations = tuple(
-        Generation(
-            request_id=request.request_id,
-            prompt=prompt,
-            sampling=sampling,
-            stream=streams,
-            tokens=sampling.logprobs is not None or continuous_usage,
-            overflow="refuse",
-            echo=echo and not isinstance(prompt, str),
-            add_special_tokens=values.get("add_special_tokens", True),
-            priority=values.get("priority", 0),
-            kv_transfer_params=values.get("kv_transfer_params"),
-        )
-        for prompt in prompts
-    )
     shape = TextOptions(
         prompts=prompts,
         n=n,
@@ -87,6 +73,23 @@ def parse(payload: Payload, request: Request, settings: Settings) -> ParsedReque
         prompt_logprobs=asked_prefill is not None,
         usage=usage,
         continuous_usage=continuous_usage,
+        token_ids=values.get("return_token_ids", False),
+        ids_for_text=values.get("return_tokens_as_token_ids", False),
+    )
+    generations = tuple(
+        Generation(
+            request_id=request.request_id,
+            prompt=prompt,
+            sampling=sampling,
+            stream=streams,
+            tokens=sampling.logprobs is not None or continuous_usage or shape.token_ids,
+            overflow="refuse",
+            echo=echo and not isinstance(prompt, str),
+            add_special_tokens=values.get("add_special_tokens", True),
+            prompt_ids=shape.token_ids,
+            **{key: values[key] for key in GENERATION_KEYS if key in values},
+        )
+        for prompt in prompts
     )
     fields = ClientFields(PATHS, own, prompt_names("prompt", len(prompts)))
     return ParsedRequest(generations, text_encoder(settings.model_name, shape, streams=streams), fields=fields)

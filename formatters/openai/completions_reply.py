@@ -8,11 +8,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import msgspec
+from msgspec import UNSET
 
 from ...model.events import Delta, Finish, Started, Token
 from ..base import SSE, encode, event_record
 from ..common.encoder import around
-from .bodies import TextBody, TextChoice, TextChunk, TextChunkChoice, TextLogprobs, Usage
+from .bodies import TextBody, TextChoice, TextChunk, TextChunkChoice, TextLogprobs, TokenIds, Usage
 from .logprobs import ShownTokens, TextColumns, prompt_logprobs
 from .reply import DONE, FINISH_WORDS, ChunkEncoder, Identity, OpenAIEncoder
 
@@ -37,6 +38,10 @@ class TextOptions:
     """Whether a stream ends with the usage."""
     continuous_usage: bool = False
     """Whether each chunk has the usage so far."""
+    token_ids: bool = False
+    """Whether the token ids of prompts and answers are shown."""
+    ids_for_text: bool = False
+    """Whether log-probabilities have tokens' ids in the place of their text."""
 
 
 def text_encoder(model: str, shape: TextOptions, *, streams: bool) -> OpenAIEncoder:
@@ -60,6 +65,9 @@ class _Choice:
     texts: list[str] = field(default_factory=list[str])
     """Of a whole answer, as `logprobs` are."""
     logprobs: list[TextLogprobs] = field(default_factory=list[TextLogprobs])
+    ids: list[int] = field(default_factory=list[int])
+    told: bool = False
+    """Whether the prompt's token ids have been sent."""
     head: bytes = b""
     tail: bytes = b""
     """The bytes around a text in a stream, where nothing else is new in a chunk."""
@@ -84,6 +92,15 @@ def _cut(prefill: tuple[Token, ...], shape: TextOptions) -> tuple[Token, ...]:
     return tuple(msgspec.structs.replace(token, top=token.top[:wanted]) for token in prefill)
 
 
+def _begun(shape: TextOptions) -> _Choice:
+    return _Choice(columns=TextColumns(ids=shape.ids_for_text))
+
+
+def _ids(delta: Delta, shape: TextOptions) -> list[int]:
+    """The tokens that are new of a choice; what is not shown has none."""
+    return [] if shape.silent else [token.id for token in delta.tokens]
+
+
 def _silence(reply: OpenAIEncoder) -> None:
     """Takes the token that was generated because engines cannot do without out of an answer."""
     reply.finishes = dict.fromkeys(reply.finishes, Finish("length"))
@@ -101,7 +118,7 @@ class WholeText(OpenAIEncoder):
         state = self.choices.get(choice)
         parts: list[_New] = []
         if state is None:
-            state = self.choices[choice] = _Choice()
+            state = self.choices[choice] = _begun(shape)
             if shape.echo:
                 parts.append(state.prompt(shape.prompts[prompt], self.started.get(prompt) or NOT_STARTED, shape))
         parts.append(state.new(delta, shape))
@@ -109,6 +126,8 @@ class WholeText(OpenAIEncoder):
             state.texts.append(text)
             if logprobs is not None:
                 state.logprobs.append(logprobs)
+        if shape.token_ids:
+            state.ids += _ids(delta, shape)
         return []
 
     def _close(self) -> list[bytes]:
@@ -134,6 +153,8 @@ class WholeText(OpenAIEncoder):
             FINISH_WORDS[finish.reason],
             finish.stop,
             prompt_logprobs(started) if self.shape.prompt_logprobs else None,
+            self.prompt_ids(index // self.n) if self.shape.token_ids else UNSET,
+            state.ids if self.shape.token_ids else UNSET,
         )
 
 
@@ -168,21 +189,32 @@ class StreamText(ChunkEncoder):
         usage = self._usage_so_far(choice, delta) if shape.continuous_usage else None
         records: list[bytes] = []
         if state is None:
-            state = self.choices[choice] = _Choice()
+            state = self.choices[choice] = _begun(shape)
             if shape.echo:
                 echo = state.prompt(shape.prompts[prompt], self.started.get(prompt) or NOT_STARTED, shape)
-                records.append(self._record(usage, TextChunkChoice(choice, *echo)))
+                told = self._told(state, prompt)
+                records.append(self._record(usage, TextChunkChoice(choice, *echo, prompt_token_ids=told)))
         text, logprobs = state.new(delta, shape)
+        ids: TokenIds = _ids(delta, shape) if shape.token_ids else UNSET
         if finish is not None:
             word = "length" if shape.silent else FINISH_WORDS[finish.reason]
             stop = None if shape.silent else finish.stop
-            records.append(self._record(usage, TextChunkChoice(choice, text, logprobs, word, stop)))
-        elif text or (logprobs is not None and logprobs.tokens):
-            records.append(self._record(usage, TextChunkChoice(choice, text, logprobs)))
-            if logprobs is None and usage is None:
+            told = self._told(state, prompt)
+            records.append(self._record(usage, TextChunkChoice(choice, text, logprobs, word, stop, told, ids)))
+        elif text or (logprobs is not None and logprobs.tokens) or ids:
+            told = self._told(state, prompt)
+            records.append(self._record(usage, TextChunkChoice(choice, text, logprobs, None, None, told, ids)))
+            if logprobs is None and usage is None and not shape.token_ids:
                 state.head, state.tail = around(self._record(None, TextChunkChoice(choice, "")))
         self.begun = self.begun or bool(records)
         return records
+
+    def _told(self, state: _Choice, prompt: int) -> TokenIds:
+        """The prompt's token ids, once in a choice."""
+        if state.told or not self.shape.token_ids:
+            return UNSET
+        state.told = True
+        return self.prompt_ids(prompt)
 
     def _close(self) -> list[bytes]:
         if self.shape.silent:

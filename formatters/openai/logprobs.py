@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from ...model.events import LOWEST_LOGPROB, Started, Token
+from ...model.events import LOWEST_LOGPROB, Started, Token, TopToken
 from .bodies import PromptLogprob, PromptLogprobs, TextLogprobs, TokenLogprob, TopLogprob
 
 __all__ = ["ShownTokens", "TextColumns", "chat_entries", "prompt_logprobs"]
@@ -49,9 +49,20 @@ class ShownTokens:
         return shown
 
 
-def chat_entries(shown: Iterable[Shown]) -> list[TokenLogprob]:
-    """The entries of `logprobs.content`."""
+def chat_entries(shown: Iterable[Shown], *, ids: bool = False) -> list[TokenLogprob]:
+    """The entries of `logprobs.content`; `ids`: with tokens' ids in the place of their text."""
+    if ids:
+        return [TokenLogprob(name_of(token), _finite(token), list(raw), _named(token)) for token, raw in shown]
     return [TokenLogprob(token.text, _finite(token), list(raw), _top(token, raw)) for token, raw in shown]
+
+
+def name_of(token: Token | TopToken) -> str:
+    """What a token is called where its text does not do (vLLM's return_tokens_as_token_ids)."""
+    return f"token_id:{token.id}"
+
+
+def _named(token: Token) -> list[TopLogprob]:
+    return [TopLogprob(name_of(top), top.logprob, list(top.raw or top.text.encode())) for top in token.top]
 
 
 def _top(token: Token, raw: bytes) -> list[TopLogprob]:
@@ -71,18 +82,20 @@ def _finite(token: Token) -> float:
 class TextColumns:
     """The log-probabilities of one text completion as it grows: remembers where in the text it is."""
 
-    __slots__ = ("_offset",)
+    __slots__ = ("_ids", "_offset")
 
-    def __init__(self) -> None:
+    def __init__(self, *, ids: bool = False) -> None:
+        """`ids`: with tokens' ids in the place of their text."""
+        self._ids = ids
         self._offset = 0
 
     def take(self, tokens: Iterable[Token]) -> TextLogprobs:
         """The columns of further tokens."""
         columns = TextLogprobs([], [], [], [])
         for token in tokens:
-            columns.tokens.append(token.text)
+            columns.tokens.append(name_of(token) if self._ids else token.text)
             columns.token_logprobs.append(token.logprob)
-            columns.top_logprobs.append(_by_text(token))
+            columns.top_logprobs.append(_by_id(token) if self._ids else _by_text(token))
             columns.text_offset.append(self._offset)
             self._offset += len(token.text)
         return columns
@@ -119,6 +132,12 @@ def _by_text(token: Token) -> dict[str, float] | None:
         if top.id != token.id:
             entries.setdefault(top.text, top.logprob)
     return entries
+
+
+def _by_id(token: Token) -> dict[str, float] | None:
+    if token.logprob is None:
+        return None
+    return {name_of(token): token.logprob} | {name_of(top): top.logprob for top in token.top}
 
 
 def prompt_logprobs(started: Started | None) -> PromptLogprobs:

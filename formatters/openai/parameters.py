@@ -2,98 +2,30 @@
 
     {"temperature": 0.5, ...} --table--> values by key --sampling_of--> Sampling
 
-The rows are OpenAI's and those that vLLM adds to them. A field that is absent or null keeps the default, which for most
-sampling fields is the model's generation_config. What nothing here can honour is refused by name, unless the value is
-the one that changes nothing. Fields with a form of their own (messages, tools, response_format ...) are read by
-messages.py, tools.py and common/guides.py.
+The rows are OpenAI's and those that vLLM adds to them (common/vllm_fields.py). A field that is absent or null keeps the
+default, which for most sampling fields is the model's generation_config. What nothing here can honour is refused by
+name, unless the value is the one that changes nothing. Fields with a form of their own (messages, tools,
+response_format ...) are read by messages.py, tools.py and common/guides.py.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ...model.errors import ParameterError, PayloadError, UnsupportedError
-from ...model.generation import FITTING, Sampling
+from ...model.generation import Sampling
 from ...model.options import Settings
-from ..base import JsonSchema, Payload
+from ..base import Payload
 from ..common.fields import Parameter, handle_unknown_field
 from ..common.guides import GUIDES, guides_of_others
-from ..common.kinds import (
-    LARGEST,
-    LARGEST_ID,
-    Anything,
-    Boolean,
-    Ids,
-    Integer,
-    Number,
-    Object,
-    Text,
-    Texts,
-    Tree,
-    read_field,
-)
+from ..common.kinds import LARGEST, Anything, Boolean, Integer, Number, Object, Text, Texts, read_field
+from ..common.vllm_fields import SAMPLED, TOP_LOGPROBS, rows
 
 __all__ = ["CHAT_TABLE", "SEQUENCES", "TEXT_TABLE", "read_fields", "read_streaming", "sampling_of"]
 
 SEQUENCES = 128
 """The most that `n` may be, as in OpenAI's schema."""
-TOP_LOGPROBS = 20
-BIASES = 1024
-
-
-@dataclass(frozen=True, slots=True)
-class Biases:
-    """An object: token ids, as text because JSON has no other keys, and what is added to their logits."""
-
-    @property
-    def schema(self) -> JsonSchema:
-        """As JSON Schema."""
-        bias = {"type": "number", "minimum": -100, "maximum": 100}
-        return {
-            "type": "object",
-            "patternProperties": {"^[0-9]{1,10}$": bias},
-            "additionalProperties": False,
-            "maxProperties": BIASES,
-        }
-
-    @property
-    def description(self) -> str:
-        """In words."""
-        return "an object: token ids, as text because JSON has no other keys, and what is added to their logits"
-
-    def read(self, name: str, given: Any) -> dict[int, float]:
-        biases: dict[int, float] = {}
-        entries = Object().read(name, given)
-        if len(entries) > BIASES:
-            raise ParameterError(f"{name}: expected at most {BIASES} token ids", name)
-        for key, value in entries.items():
-            if not (key.isascii() and key.isdecimal() and len(key) <= 10 and int(key) <= LARGEST_ID):
-                raise ParameterError.of(f"{name}.{key[:32]}", key, "a token id as the key")
-            biases[int(key)] = Number(-100, 100).read(f"{name}.{key}", value)
-        return biases
-
-
-@dataclass(frozen=True, slots=True)
-class Truncation:
-    """How many of a prompt's tokens are kept: an integer from 1 on, or FITTING."""
-
-    @property
-    def schema(self) -> JsonSchema:
-        """As JSON Schema."""
-        return {"type": "integer", "anyOf": [{"const": FITTING}, {"minimum": 1, "maximum": LARGEST_ID}]}
-
-    @property
-    def description(self) -> str:
-        """In words."""
-        return f"an integer >= 1, or {FITTING} for what fits"
-
-    def read(self, name: str, given: Any) -> int:
-        value = Integer(FITTING, LARGEST_ID).read(name, given)
-        if value == 0:
-            raise ParameterError.of(name, given, self.description)
-        return value
 
 
 def _unserved(*names: str) -> tuple[Parameter, ...]:
@@ -121,45 +53,16 @@ COMMON: tuple[Parameter, ...] = (
     Parameter("best_of", Integer(1, SEQUENCES), None, "best_of"),
     Parameter("seed", Integer(-LARGEST), None, "seed"),
     Parameter("stop", Texts(), None, "stop"),
-    Parameter("presence_penalty", Number(-2, 2), None, "presence_penalty"),
-    Parameter("frequency_penalty", Number(-2, 2), None, "frequency_penalty"),
-    Parameter("logit_bias", Biases(), None, "logit_bias"),
+    *rows("presence_penalty", "frequency_penalty", "logit_bias"),
     Parameter("stream", Boolean(), None, "stream"),
     Parameter("stream_options", Object(), None, "stream_options"),
-    # vLLM's.
-    Parameter("top_k", Integer(-1, LARGEST_ID), None, "top_k", equivalents={-1: 0}),
-    Parameter("min_p", Number(0, 1), None, "min_p"),
-    # Bounded well inside a float32: masked logits divided by infinity are NaN.
-    Parameter("repetition_penalty", Number(0.01, 100), None, "repetition_penalty"),
-    Parameter("min_tokens", Integer(0), None, "min_tokens"),
-    Parameter("ignore_eos", Boolean(), None, "ignore_eos"),
-    Parameter("skip_special_tokens", Boolean(), None, "skip_special_tokens"),
-    Parameter("spaces_between_special_tokens", Boolean(), None, "spaces_between_special_tokens"),
-    Parameter("stop_token_ids", Ids(), None, "stop_token_ids"),
-    Parameter("include_stop_str_in_output", Boolean(), None, "include_stop"),
-    Parameter("bad_words", Texts(), None, "bad_words"),
-    # -1: to what fits.
-    Parameter("truncate_prompt_tokens", Truncation(), None, "truncate"),
-    Parameter("truncation_side", Text(), "left", default_only=True),
-    Parameter("prompt_logprobs", Integer(0, TOP_LOGPROBS), None, "prompt_logprobs"),
+    *rows(*SAMPLED, "truncate_prompt_tokens", "truncation_side", "prompt_logprobs"),
     Parameter("length_penalty", Number(-100, 100), 1.0, default_only=True),
-    Parameter("priority", Integer(-LARGEST), None, "priority"),
-    Parameter("kv_transfer_params", Tree(), None, "kv_transfer_params"),
-    *_off("use_beam_search", "early_stopping", "return_tokens_as_token_ids", "return_token_ids", "return_prompt_text"),
-    *_off("watermarking", "return_assistant_tokens_mask"),
+    *rows("priority", "cache_salt", "kv_transfer_params", "return_token_ids", "return_tokens_as_token_ids"),
+    *_off("use_beam_search", "early_stopping", "return_prompt_text", "watermarking", "return_assistant_tokens_mask"),
     Parameter("routed_experts_prompt_start", Integer(0), 0, default_only=True),
-    *_unserved(
-        "ec_transfer_params",
-        "cache_salt",
-        "logprob_token_ids",
-        "allowed_token_ids",
-        "logits_processors",
-        "thinking_token_budget",
-        "repetition_detection",
-        "mm_processor_kwargs",
-        "media_io_kwargs",
-        "vllm_xargs",
-    ),
+    *_unserved("ec_transfer_params", "logprob_token_ids", "logits_processors", "repetition_detection"),
+    *rows("mm_processor_kwargs", "media_io_kwargs", "add_special_tokens"),
     *guides_of_others(*GUIDES),
     *_harmless("user", "request_id", "session_id", "guided_decoding_backend"),
     # Of vLLM's other routes; and how many tokens a chunk holds is ours to say.
@@ -174,14 +77,8 @@ CHAT_TABLE: tuple[Parameter, ...] = (
     Parameter("top_logprobs", Integer(0, TOP_LOGPROBS), None, "top_logprobs"),
     Parameter("parallel_tool_calls", Boolean(), None, "parallel_tool_calls"),
     Parameter("reasoning_effort", Text(), None, "reasoning_effort"),
-    # vLLM's.
-    # A template is a program: the endpoint's owner brings it (option.chat_template), not its clients.
-    *_unserved("chat_template"),
-    Parameter("chat_template_kwargs", Tree(), None, "template_arguments"),
-    Parameter("add_generation_prompt", Boolean(), None, "add_generation_prompt"),
-    Parameter("continue_final_message", Boolean(), None, "continue_final_message"),
-    Parameter("add_special_tokens", Boolean(), None, "add_special_tokens"),
-    Parameter("include_reasoning", Boolean(), None, "include_reasoning"),
+    *rows("chat_template", "chat_template_kwargs", "add_generation_prompt", "continue_final_message"),
+    *rows("include_reasoning"),
     *_off("echo"),
     *_unserved("audio", "web_search_options"),
     *_harmless(
@@ -207,7 +104,6 @@ TEXT_TABLE: tuple[Parameter, ...] = (
     Parameter("logprobs", Integer(0, TOP_LOGPROBS), None, "logprobs"),
     Parameter("echo", Boolean(), None, "echo"),
     Parameter("suffix", Text(), "", default_only=True),
-    Parameter("add_special_tokens", Boolean(), None, "add_special_tokens"),
     *_unserved("prompt_embeds"),
 )
 TEXT_FORMS = ("prompt",)
@@ -226,23 +122,21 @@ SAMPLING_KEYS = frozenset(Sampling.__struct_fields__) - {
 
 def read_fields(payload: Payload, settings: Settings, *, chat: bool) -> dict[str, Any]:
     """What the plain fields say, by key; what is absent or null is not in it. Raises RequestError, naming the field."""
-    rows, forms = (CHAT_ROWS, CHAT_FORMS) if chat else (TEXT_ROWS, TEXT_FORMS)
+    known, forms = (CHAT_ROWS, CHAT_FORMS) if chat else (TEXT_ROWS, TEXT_FORMS)
     values: dict[str, Any] = {}
     for name, given in payload.items():
         if given is None:
             continue
-        row = rows.get(name)
+        row = known.get(name)
         if row is None:
             if name not in forms and name not in GUIDE_FORMS:
-                handle_unknown_field(name, (*rows, *forms, *GUIDE_FORMS), settings)
+                handle_unknown_field(name, (*known, *forms, *GUIDE_FORMS), settings)
             continue
         value = read_field(row.kind, name, given, settings)
         if row.equivalents:
             value = row.equivalents.get(value, value)
         if row.default_only and value != row.default:
-            if row.default in (None, ""):
-                raise UnsupportedError(f"{name}: not supported", name)
-            raise UnsupportedError.of(name, value, f"{row.default!r}, the only value that is supported")
+            raise row.refused(name, value)
         if row.key is not None:
             values[row.key] = value
     return values

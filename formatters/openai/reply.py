@@ -74,6 +74,11 @@ class OpenAIEncoder(Encoder):
             CompletionDetails(reasoning),
         )
 
+    def prompt_ids(self, prompt: int = 0) -> tuple[int, ...]:
+        """A prompt's token ids, where the engine was asked for them."""
+        started = self.started.get(prompt)
+        return () if started is None else started.prompt_ids
+
     def kv_transfer_params(self) -> dict[str, Any] | None:
         """Those of the first choice that has any (vLLM's server takes the first prompt's)."""
         told = (self.finishes[choice].kv_transfer_params for choice in sorted(self.finishes))

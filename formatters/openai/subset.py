@@ -11,6 +11,7 @@ from typing import Any
 
 from ...model.errors import UnsupportedError
 from ..base import Payload
+from ..common.vllm_fields import SAMPLED
 from .parameters import CHAT_FORMS, CHAT_ROWS, GUIDE_FORMS, STREAM_OPTIONS
 
 __all__ = ["TEXT_FIELDS", "known_fields", "other_fields", "refuse_others"]
@@ -18,10 +19,9 @@ __all__ = ["TEXT_FIELDS", "known_fields", "other_fields", "refuse_others"]
 TEXT_FIELDS = frozenset(
     {
         "messages", "documents", "modalities", "stream", "stream_options", "stream_options.include_obfuscation",
-        "max_tokens", "max_completion_tokens", "min_tokens", "temperature", "top_p", "top_k", "min_p", "seed",
-        "presence_penalty", "frequency_penalty", "repetition_penalty", "logit_bias", "best_of", "stop",
-        "stop_token_ids", "include_stop_str_in_output", "bad_words", "ignore_eos", "skip_special_tokens",
-        "spaces_between_special_tokens", "truncate_prompt_tokens", "priority", "reasoning_effort", "include_reasoning",
+        "max_tokens", "max_completion_tokens", "temperature", "top_p", "seed",
+        "presence_penalty", "frequency_penalty", "logit_bias", "best_of", "stop", *SAMPLED, "truncate_prompt_tokens",
+        "truncation_side", "priority", "cache_salt", "reasoning_effort", "include_reasoning", "chat_template",
         "chat_template_kwargs", "add_generation_prompt", "continue_final_message", "add_special_tokens",
         "response_format", "structured_outputs", "guided_json", "guided_json_object", "guided_regex", "guided_choice",
         "guided_grammar", "guided_whitespace_pattern",

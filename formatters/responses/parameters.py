@@ -17,10 +17,11 @@ from ...model.generation import StructuredOutput
 from ...model.options import Settings
 from ..base import JsonSchema, Payload
 from ..common.fields import Parameter, handle_unknown_field, read_rows
-from ..common.guides import AskedGuide, guides_of_others, json_guide, refuse_schema
+from ..common.guides import AskedGuide, guide_rows, guides_of_others, json_guide, one_guide, refuse_schema
 from ..common.kinds import Anything, Boolean, Integer, Number, Object, Text
 from ..common.schemas import FILLED, STRING, array, objects, one_of
-from ..openai.parameters import CHAT_ROWS, TOP_LOGPROBS
+from ..common.vllm_fields import SAMPLED, TOP_LOGPROBS
+from ..openai.parameters import CHAT_ROWS
 from .bodies import ReasoningOptions
 
 __all__ = [
@@ -32,6 +33,7 @@ __all__ = [
     "TABLE",
     "read_fields",
     "read_format",
+    "read_guide",
     "read_reasoning",
 ]
 
@@ -109,12 +111,11 @@ def _repeated(name: str) -> Parameter:
 
 
 OF_CHATS = (
-    "seed", "stop", "presence_penalty", "frequency_penalty", "logit_bias", "top_k", "min_p", "repetition_penalty",
-    "min_tokens", "ignore_eos", "skip_special_tokens", "spaces_between_special_tokens", "stop_token_ids",
-    "include_stop_str_in_output", "bad_words", "priority", "include_reasoning", "chat_template_kwargs", "cache_salt",
-    "vllm_xargs", "mm_processor_kwargs", "media_io_kwargs",
+    "seed", "stop", "presence_penalty", "frequency_penalty", "logit_bias", *SAMPLED, "priority", "include_reasoning",
+    "chat_template_kwargs", "cache_salt", "mm_processor_kwargs", "media_io_kwargs",
 )  # fmt: skip
 """vLLM's, and what OpenAI has for chats alone."""
+STRUCTURED = "structured_outputs"
 
 TABLE: tuple[Parameter, ...] = (
     Parameter("model", Text(), None),
@@ -145,7 +146,8 @@ TABLE: tuple[Parameter, ...] = (
         Parameter(name, Anything(), None, default_only=True)
         for name in ("conversation", "prompt", "context_management", "moderation")
     ),
-    *guides_of_others(),
+    *guide_rows(STRUCTURED),
+    *guides_of_others(STRUCTURED),
     *(CHAT_ROWS[name] for name in OF_CHATS),
 )
 ROWS = {row.name: row for row in TABLE}
@@ -196,6 +198,16 @@ def read_format(given: Any, settings: Settings) -> tuple[AskedGuide, dict[str, A
     guide = json_guide("text.format.schema", form.get("schema"), settings)
     shown["format"] = {name: form[name] for name in FORMAT_FIELDS if form.get(name) is not None}
     return guide, shown
+
+
+def read_guide(values: Mapping[str, Any], settings: Settings) -> tuple[AskedGuide, dict[str, Any]]:
+    """What the text must conform to, by `text` or by vLLM's field, and what the response repeats of `text`."""
+    guide, shown = read_format(values.get("text"), settings)
+    output = values.get("structured_output")
+    if output is None:
+        return guide, shown
+    beside = AskedGuide(output, STRUCTURED)
+    return beside if guide.output is None else one_guide(guide, "text.format", beside, STRUCTURED), shown
 
 
 def _check_named(form: Mapping[str, Any]) -> None:

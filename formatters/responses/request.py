@@ -22,12 +22,13 @@ from ...model.options import Settings
 from ..base import Payload, Request
 from ..client_fields import ClientFields, Paths
 from ..common.fields import paths_of
+from ..common.vllm_fields import GENERATION_KEYS
 from ..conversation.builder import Builder
 from ..conversation.template_arguments import read_template_arguments, think
 from ..openai.parameters import read_streaming, sampling_of
 from .bodies import ReasoningOptions, ResponseBody
 from .items import add_items, additional_tools
-from .parameters import CARRIED, LOGPROBS, TABLE, read_fields, read_format, read_reasoning
+from .parameters import CARRIED, LOGPROBS, TABLE, read_fields, read_guide, read_reasoning
 from .reply import ResponseOptions
 from .stored import answered_items, previous_items, with_references
 from .tools import ResponseTools, read_tools
@@ -67,7 +68,7 @@ def read_request(
     if previous:
         add_items(builder, previous, "previous_response_id", tools.name, settings)
     add_items(builder, referred, "input", tools.name, settings)
-    guide, text = read_format(payload.get("text"), settings)
+    guide, text = read_guide({**values, "text": payload.get("text")}, settings)
     reasoning = read_reasoning(payload.get("reasoning"), settings)
     answered = answered_items(values.get("store"), previous, referred, request.responses)
     logprobs = _logprobs(values)
@@ -87,7 +88,7 @@ def read_request(
         tokens=logprobs is not None,
         token_bytes=logprobs is not None,
         overflow="refuse",
-        priority=values.get("priority", 0),
+        **{key: values[key] for key in GENERATION_KEYS if key in values},
     )
     body = _begun(values, tools, text, reasoning, answered, settings)
     fields = ClientFields(PATHS, builder.fields | tools.used.own | guide.own)

@@ -106,6 +106,7 @@ def parse(payload: Payload, request: Request, settings: Settings) -> ParsedReque
         token_bytes=shows_tokens,
         # TGI refuses a prompt that with max_new_tokens exceeds the context.
         overflow="refuse",
+        **parameters.generation,
     )
     return ParsedRequest(
         (generation,),

@@ -19,9 +19,9 @@ from ..client_fields import Paths
 from ..common.fields import Parameter, paths_of, read_rows
 from ..common.guides import json_guide, regex_guide
 from ..common.kinds import Boolean, Integer, Number, Object, Text, Texts
-from ..lmi.parameters import CHOICE_KEYS, SHOWN_KEYS, TABLE, own_of, prefill_of
+from ..common.vllm_fields import TOP_LOGPROBS
+from ..lmi.parameters import CHOICE_KEYS, SHOWN_KEYS, TABLE, generation_fields, own_of, prefill_of
 from ..lmi.parameters import PATHS as LMI_PATHS
-from ..openai.parameters import TOP_LOGPROBS
 
 __all__ = ["BEST_OF", "GRAMMAR", "MAX_BEST_OF", "PATHS", "ROWS", "Parameters", "read_parameters"]
 
@@ -106,6 +106,8 @@ class Parameters:
 
     sampling: dict[str, Any]
     """Fields of Sampling, but for what depends on the answer (SHOWN_KEYS)."""
+    generation: dict[str, Any]
+    """Further fields of Generation."""
     samples: bool
     """Whether tokens are drawn."""
     details: bool | None
@@ -139,6 +141,7 @@ def read_parameters(given: dict[str, Any], settings: Settings) -> Parameters:
             raise ParameterError(f"{names['seed']}: cannot be combined with best_of above 1", names["seed"])
     return Parameters(
         sampling={key: values[key] for key in SAMPLING_KEYS},
+        generation=generation_fields(values),
         samples=samples,
         details=values["details"],
         prefill=prefill_of(values),

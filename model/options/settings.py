@@ -184,6 +184,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         "Chat template: a file, or Jinja text.", default="the model's",
     )] = None
     """A file's path may be relative to the model directory."""
+    request_chat_template: Annotated[bool, Option(
+        "Whether a request may bring a chat template of its own (`chat_template`). A template is a program, which may "
+        "run for hours or take all memory: for clients whom you trust.",
+        aliases=("trust_request_chat_template",),
+    )] = False
     chat_template_content_format: Annotated[Literal["auto", "string", "openai"], Option(
         "Format of a message's content in the template.",
     )] = "auto"

@@ -130,13 +130,13 @@ def check_text(path: str, text: str, allowed: int, count: Count, context: int) -
             raise too_long(path, f"more than {tokens - 1}", allowed, context, *reasons)
 
 
-def shortened(text: str, keep: int | None, allowed: int, count: Count, context: int) -> str:
-    """What is to be tokenized of a text whose last `keep` tokens are wanted, or all.
+def shortened(text: str, keep: int | None, allowed: int, count: Count, context: int, *, start: bool = False) -> str:
+    """What is to be tokenized of a text whose last `keep` tokens are wanted, of whose `start` the first, or all.
 
     Raises ContextError for one that has more than `allowed` tokens, if it is a long one and stays it.
     """
     if keep is not None and keep <= allowed:
-        return last(text, keep, count)
+        return first(text, keep, count) if start else last(text, keep, count)
     check_text(PROMPT, text, allowed, count, context)
     return text
 

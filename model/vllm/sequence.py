@@ -103,7 +103,8 @@ class SequenceGroup:
             likeliest = _likeliest(entry, wanted, tokenizer) if entry else ()
             tokens.append(Token(token_id, decode(token_id), logprob, token_id in tokenizer.special_ids, likeliest))
             ranks.append(entry[token_id].rank if entry else None)
-        yield Started(len(ids), prompt.cached_tokens, tuple(tokens), text, tuple(ranks))
+        shown = tuple(ids) if self.generation.prompt_ids else ()
+        yield Started(len(ids), prompt.cached_tokens, tuple(tokens), text, tuple(ranks), prompt_ids=shown)
 
     def count(self, tokens: int) -> None:
         """Counts new tokens of an answer that is not streamed; raises ParameterError where it becomes too long."""

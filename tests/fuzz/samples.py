@@ -191,6 +191,11 @@ SAMPLES: tuple[Sample, ...] = (
     }),
     Sample("text", "/v1/completions", {"prompt": ["a", "b"], "max_tokens": 3, "logprobs": 1, "echo": True}),
     Sample("text ids", "/v1/completions", {"prompt": [[1, 2], [3]], "best_of": 3, "n": 2}),
+    Sample("text vllm", "/v1/completions", {
+        "prompt": "a", "cache_salt": "x", "allowed_token_ids": [5, 6], "vllm_xargs": {"a": [1, "b"], "c": 0.5},
+        "thinking_token_budget": 5, "truncation_side": "right", "return_token_ids": True,
+        "structured_outputs": {"structural_tag": {"format": {"type": "const_string", "value": "a"}}},
+    }),
     Sample("text regex", "/invocations", {"prompt": "a", "guided_regex": "[a-z]+"}),
     Sample("text choice", "/v1/completions", {"prompt": "a", "guided_choice": ["yes", "no"]}),
     Sample("text grammar", "/v1/completions", {"prompt": "a", "structured_outputs": {"grammar": 'root ::= "a"'}}),
@@ -254,7 +259,7 @@ REFUSED: tuple[Sample, ...] = (
     Sample("responses tool", "/v1/responses", {"input": "a", "tools": [{"type": "namespace", "name": "a"}]}),
     Sample("responses background", "/v1/responses", {"input": "a", "background": True}),
     Sample("text ids", "/v1/completions", {"prompt": [[1, -2]]}),
-    Sample("text salt", "/v1/completions", {"prompt": "a", "cache_salt": "x"}),
+    Sample("text salt", "/v1/completions", {"prompt": "a", "cache_salt": ""}),
     Sample("embeddings type", "/v1/embeddings", {"input": {}}, settings={"task": "embed"}),
     Sample("messages limit", "/v1/messages", {"messages": ASK}),
     Sample(

@@ -53,12 +53,12 @@ tables by `python -m tests.project.parameters_document > docs/parameters.md`; a 
   (model/generation.py), that engines are asked in. *The dialect*: it is not for the engine. *Nothing*: the parameter is
   accepted and has no effect.
 - *Refused* is a parameter that is served with its default only: any other value is an error that names it.
-- The last column says what vLLM does with the field: *yes*, or with which reservation.
+- The last column says what vLLM does with the field: *yes*, or with which reservation; or why it is refused.
 - null is the same as leaving a parameter out. A parameter that is in no table is ignored, with one line in the log,
   or refused with `option.unknown_parameters=error`.
 """
 
-OF_THE_REQUEST = ("priority", "kv_transfer_params")
+OF_THE_REQUEST = ("cache_salt", "priority", "kv_transfer_params")
 """Fields of Generation."""
 
 LEFT_TO_THE_MODEL = (
@@ -69,7 +69,7 @@ LEFT_TO_THE_MODEL = (
 
 def value_words(value: Any) -> str:
     """A default."""
-    if value is None or value == ():
+    if value is None or value in ((), {}):
         return "none"
     return str(value).lower() if isinstance(value, bool) else f"{value}"
 
@@ -134,11 +134,11 @@ class Section:
     def on(self, row: Parameter, declared: Mapping[str, str]) -> str:
         """What an engine does with it."""
         if row.default_only or row.key is None or row.key in self.idle:
-            return ""
+            return row.why
         field = _field(row)
         if row.key in BEAM_KEYS:
             return "no effect" if declared.get(field) == "refused" else "with `num_beams` above 1"
-        return declared.get(field, "yes" if field in self.asked.__struct_fields__ else "")
+        return declared.get(field, "yes" if field in (*self.asked.__struct_fields__, *OF_THE_REQUEST) else "")
 
 
 def _variant(row: Parameter, usual: Parameter) -> str:

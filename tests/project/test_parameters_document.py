@@ -13,7 +13,9 @@ from lmi.formatters import lmi
 from lmi.formatters.azure.request import FIELDS
 from lmi.formatters.base import Request
 from lmi.formatters.common.fields import Parameter
-from lmi.formatters.common.kinds import Boolean, Ids, Number, Texts
+from lmi.formatters.common.guides import GuideField
+from lmi.formatters.common.kinds import Boolean, Ids, Number, Text, Texts
+from lmi.formatters.common.vllm_kinds import Arguments, Biases, Salt, SomeIds
 from lmi.formatters.lmi import dynamic
 from lmi.formatters.lmi import embeddings as lmi_embeddings
 from lmi.formatters.lmi.parameters import BEAM_KEYS, ROWS
@@ -105,14 +107,26 @@ def test_what_means_something_with_beams_only(monkeypatch: pytest.MonkeyPatch) -
         assert all(rows[name][3:] == ["`beams`", dependent] for name in BEAM_KEYS)
 
 
+GUIDED: dict[str, Any] = {
+    "response_format": {"type": "json_object"}, "structured_outputs": {"regex": "a"}, "guided_json": {"a": 1},
+    "guided_json_object": True, "guided_regex": "a", "guided_choice": ["a"], "guided_grammar": 'root ::= "a"',
+}  # fmt: skip
+
+
 def sample(row: Parameter) -> Any:
     """A value that is not the default."""
     if row.default_only:
         return None
     if isinstance(row.kind, Number):
         return 0.5
-    if isinstance(row.kind, Texts | Ids):
+    if isinstance(row.kind, Texts | Ids | SomeIds):
         return ["x"] if isinstance(row.kind, Texts) else [3]
+    if isinstance(row.kind, Biases | Arguments):
+        return {"3": 1}
+    if isinstance(row.kind, GuideField):
+        return GUIDED[row.name]
+    if isinstance(row.kind, Salt | Text):
+        return "right"
     return True if isinstance(row.kind, Boolean) else 5
 
 

@@ -78,7 +78,6 @@ ARGUMENTS = {
         _not_served("return_tokens_as_token_ids", "unset it: tokens are shown as text"),
         _not_served("enable_force_include_usage", "unset it: requests say stream_options.include_usage"),
         _not_served("exclude_tools_when_tool_choice_none", "unset it: requests without tools have none"),
-        _not_served("trust_request_chat_template", "unset it: the template is the endpoint's, option.chat_template"),
         _not_served("trust_request_mm_kwargs", "unset it: option.mm_processor_kwargs is the endpoint's"),
         _not_served("tool_server", "unset it: clients run the tools"),
         *(_not_served(name, "unset it: one worker is one engine") for name in (

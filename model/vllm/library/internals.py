@@ -18,7 +18,7 @@ from typing import Any
 
 from ...errors import StartError
 from ...text.answer_ids import AnswerIds
-from .parts import RUN_V2_PROCESSORS, part
+from .parts import RUN_V2_BUDGETS, RUN_V2_PROCESSORS, part
 
 __all__ = [
     "argument_actions",
@@ -34,6 +34,7 @@ __all__ = [
     "tokenize_params",
     "unshared",
     "v2_is_forced",
+    "v2_takes_budgets",
     "v2_takes_processors",
 ]
 
@@ -84,6 +85,11 @@ def v2_is_forced() -> bool:
 def v2_takes_processors() -> bool:
     """Whether model runner V2 takes logits processors in this version."""
     return importlib.util.find_spec(RUN_V2_PROCESSORS) is not None
+
+
+def v2_takes_budgets() -> bool:
+    """Whether model runner V2 ends reasoning after a number of tokens in this version."""
+    return importlib.util.find_spec(RUN_V2_BUDGETS) is not None
 
 
 def scales_by_module() -> bool:

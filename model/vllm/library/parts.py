@@ -22,6 +22,7 @@ from .version import VERSIONS, refusal, vllm_version, warning
 __all__ = [
     "ATTRIBUTES",
     "PARTS",
+    "RUN_V2_BUDGETS",
     "RUN_V2_PROCESSORS",
     "SECOND_TEXTS",
     "SERVER",
@@ -35,6 +36,9 @@ log = logging.getLogger(__name__)
 
 RUN_V2_PROCESSORS = "vllm.v1.worker.gpu.sample.logits_processor"
 """A module that 0.28 does not have: its model runner V2 takes no logits processors."""
+
+RUN_V2_BUDGETS = "vllm.v1.worker.gpu.sample.thinking_budget"
+"""A module that 0.26 does not have: its model runner V2 counts no tokens of reasoning."""
 
 SERVER = "vllm.usage.usage_lib:UsageContext.OPENAI_API_SERVER"
 """The context by which vLLM chooses what its own server computes in a step."""

@@ -84,12 +84,18 @@ BOUNDS = (
 )
 # fmt: on
 
+
+def _allowed(params: SamplingParams) -> Iterable[int]:
+    return params.allowed_token_ids or ()
+
+
 INDICES: tuple[tuple[str, Callable[[SamplingParams], Iterable[int]]], ...] = (
     ("min_tokens", _stop_ids),
     ("bad_words", lambda params: chain.from_iterable(_bad_words(params))),
+    ("allowed_token_ids", _allowed),
 )
 """What is written to the logits by its number, and is of a tokenizer or a generation_config that may have more tokens
-than the model. The other ids vLLM compares with the vocabulary itself."""
+than the model, or is compared with the tokenizer alone (0.26). The other ids vLLM compares with the vocabulary."""
 
 LIKELIEST = ("logprobs", "prompt_logprobs")
 """How many likeliest tokens are looked for: option.max_logprobs may allow more than there are."""
@@ -115,3 +121,8 @@ class RunnerBounds:
             if (largest := max(ids(params), default=0)) >= self._vocabulary:
                 expected = f"tokens that the model has, below {self._vocabulary}"
                 raise ParameterError.of(f"sampling.{field}", largest, expected)
+        allowed = {*_allowed(params)}
+        if allowed and allowed <= {*_stop_ids(params)}:
+            # Nothing would be left to draw.
+            path = "sampling.allowed_token_ids"
+            raise ParameterError(f"{path}: expected some that may come before min_tokens ({params.min_tokens})", path)

@@ -12,7 +12,7 @@ from typing import Any
 
 from ...errors import OptionError, ParameterError, UnsupportedError, one_line, raised_by_us
 from ...events import Token
-from ...generation import Conversation
+from ...generation import Conversation, Sampling
 from ...media.images import Image
 from ...options import Settings
 from ...text.chat_template import chat_template
@@ -26,15 +26,22 @@ from .images import ImageDecoder, processor_faults, with_pictures
 from .prompt import path_of
 from .roles import TemplateRoles
 
-__all__ = ["ChatRenderer"]
+__all__ = ["TEMPLATE", "ChatRenderer"]
 
 FORCED = "pythonic"
 """A tool parser for calls that a request forces where the options name none. It leaves these to vLLM's guided decoding,
 which makes them JSON; others have the calls made in their own form from vLLM 0.32 on (structural tags)."""
 
-TRUNCATE, TOOLS, TOOL_CHOICE = "sampling.truncate", "prompt.tools", "prompt.tool_choice"
+TRUNCATE, TOOLS, TOOL_CHOICE, TEMPLATE = (
+    "sampling.truncate",
+    "prompt.tools",
+    "prompt.tool_choice",
+    "prompt.chat_template",
+)
 """Paths of what is refused."""
 
+WHOLE = Sampling()
+"""Nothing is cut."""
 TRIAL = {"type": "function", "function": {"name": "a", "parameters": {"type": "object", "properties": {}}}}
 """A tool, to try parsers with."""
 
@@ -67,12 +74,18 @@ class ChatRenderer:
         """vLLM's own form of the request, as its parsers want it; raises ParameterError."""
         from pydantic import ValidationError
 
+        roles = self._roles
+        if (template := conversation.chat_template) is not None:
+            if self._by_mistral:
+                raise UnsupportedError(f"{TEMPLATE}: not supported with this model, whose prompts need none", TEMPLATE)
+            roles = TemplateRoles(lambda messages: self._trial(messages, template))
         fields: dict[str, Any] = {
-            "messages": (messages := template_messages(self._roles.fitted(conversation.messages), urls=False)),
+            "messages": (messages := template_messages(roles.fitted(conversation.messages), urls=False)),
             "add_generation_prompt": conversation.add_generation_prompt,
             "continue_final_message": conversation.continue_final_message,
             "add_special_tokens": conversation.add_special_tokens,
             "chat_template_kwargs": conversation.template_arguments or None,
+            "chat_template": conversation.chat_template,
             "parallel_tool_calls": conversation.parallel_tool_calls,
         }
         if conversation.tools:
@@ -108,13 +121,13 @@ class ChatRenderer:
         self,
         request: Any,
         images: Sequence[Image] = (),
-        truncate: int | None = None,
+        sampling: Sampling = WHOLE,
         shortened: Callable[[str], str] | None = None,
         *,
         whole: bool = False,
     ) -> Any:
-        """The prompt, as vLLM takes it, or its last `truncate` tokens; `shortened` makes of its text what has these.
-        `whole`: with all images, whatever the core has.
+        """The prompt, as vLLM takes it, or the tokens of it that `sampling` keeps; `shortened` makes of its text what
+        has these. `whole`: with all images, whatever the core has.
 
         Raises what templates raise (see `template_errors`), and what `shortened` raises.
 
@@ -130,8 +143,8 @@ class ChatRenderer:
         chat = chat.with_defaults({"tokenize": self._by_mistral})
         tokenize = tokenize_params(
             shortened,
-            truncate_prompt_tokens=None if pictures else truncate,
-            truncation_side="left",
+            truncate_prompt_tokens=None if pictures else sampling.truncate,
+            truncation_side=sampling.cut,
             add_special_tokens=request.add_special_tokens,
         )
         if not pictures:
@@ -144,14 +157,15 @@ class ChatRenderer:
                     self._core.images.whole = whole
                 _, rendered = self._core.renderer.render_chat([messages], chat, tokenize, skip_mm_cache=True)
         prompt: Any = rendered[0]
+        truncate = sampling.truncate
         if pictures and truncate is not None and (tokens := len(prompt["prompt_token_ids"])) > truncate:
             message = f"{TRUNCATE}: a prompt with images is not cut, expected at least its {tokens} tokens"
             raise UnsupportedError(f"{message}, got {truncate}", TRUNCATE)
         return prompt
 
-    def _trial(self, messages: list[dict[str, Any]]) -> str:
-        """The prompt of messages, as text; raises what templates raise."""
-        prompt = self.render(self._form(messages=messages))
+    def _trial(self, messages: list[dict[str, Any]], template: str | None = None) -> str:
+        """The prompt of messages, as text, by a request's `template` or by the model's; raises what templates raise."""
+        prompt = self.render(self._form(messages=messages, chat_template=template))
         text: str = self._core.get_tokenizer().decode(prompt["prompt_token_ids"])
         return text
 

@@ -91,7 +91,7 @@ def _at_end(guide: Guide, tokens: list[int], taken: int, raw: Callable[[int], by
     allowed = _allowed(matcher)
     if allowed == {END} and (params.ignore_eos or params.min_tokens > taken):
         return True
-    return not allowed or bool(params.bad_words)
+    return not allowed or bool(params.bad_words or params.allowed_token_ids)
 
 
 def _matcher(guide: Guide) -> Any:

@@ -34,25 +34,26 @@ class PromptRenderer:
         return len(self._core.get_tokenizer().encode(text, add_special_tokens=False))
 
     def shortening(self, generation: Generation, images: Sequence[Image] = ()) -> Callable[[str], str]:
-        """Makes of a text that is to be tokenized what has the tokens that are wanted of it: all, or the last ones.
+        """Makes of a text that is to be tokenized what has the tokens that are wanted of it: all, or those at one end.
 
         Raises ContextError for a text that is far too long. A prompt with images is never cut.
         """
-        keep = None if images else generation.sampling.truncate
-        return lambda text: shortened(text, keep, self._allowed, self.count, self._context)
+        keep, start = None if images else generation.sampling.truncate, generation.sampling.cut == "right"
+        return lambda text: shortened(text, keep, self._allowed, self.count, self._context, start=start)
 
     def render(self, generation: Generation) -> Any:
         """Text or token ids, tokenized: vLLM's own form of a prompt, with `prompt_token_ids`."""
-        prompt, truncate = generation.prompt, generation.sampling.truncate
+        prompt, truncate, cut = generation.prompt, generation.sampling.truncate, generation.sampling.cut
         given: dict[str, Any]
         if isinstance(prompt, str):
             given = {"prompt": self.shortening(generation)(prompt)}
         else:
-            ids: Any = prompt if truncate is None else prompt[-truncate:]  # type: ignore[index]
+            kept = slice(truncate) if cut == "right" else slice(-(truncate or 0), None)
+            ids: Any = prompt if truncate is None else prompt[kept]  # type: ignore[index]
             max_new_tokens_for(generation, len(ids), self._context, self._most)
             given = {"prompt_token_ids": [*ids]}
         tokenize = tokenize_params(
-            truncate_prompt_tokens=truncate, truncation_side="left", add_special_tokens=generation.add_special_tokens
+            truncate_prompt_tokens=truncate, truncation_side=cut, add_special_tokens=generation.add_special_tokens
         )
         parsed = part("vllm.renderers.inputs.preprocess:parse_model_prompt")(self._core.model_config, given)
         return self._core.renderer.render_cmpl([parsed], tokenize)[0]

@@ -23,7 +23,8 @@ from ..core import Core
 from ..typical import Typical
 from .beams import BeamLimits
 from .bounds import RunnerBounds
-from .chat import ChatRenderer
+from .budget import ThinkingBudget
+from .chat import TEMPLATE, ChatRenderer
 from .guide_faults import Guide
 from .prompt import PromptRenderer, client_errors, refused
 from .sampling import sampling_params
@@ -87,6 +88,7 @@ class Requests:
         self._by_priority = core.vllm_config.scheduler_config.policy == "priority"
         self._vocabulary: int = config.get_vocab_size()
         self._bounds = RunnerBounds(self._vocabulary)
+        self._budget = ThinkingBudget(core.vllm_config)
         known = getattr(core.get_tokenizer(), "max_token_id", 0) + 1
         # Some tokenizers know more tokens than their model: those in the place of an image (vLLM, InputProcessor), and
         # in a text such as have no row among the embeddings, where the core would look for one.
@@ -102,7 +104,7 @@ class Requests:
         sampling = generation.sampling
         lora = None if generation.adapter is None else self._adapter(generation.adapter)
         conversation = generation.prompt if isinstance(generation.prompt, Conversation) else None
-        path: str | None = "prompt"
+        path: str | None = _fault_of(generation)
         """Of what vLLM finds fault with, where it does not say."""
         try:
             request = self._chat.request(conversation) if conversation else None
@@ -120,8 +122,11 @@ class Requests:
                 generation, self._defaults, max_tokens, guided, extra,
                 vocabulary=self._vocabulary, connected=self._connected,
             )  # fmt: skip
+            self._budget.check(sampling)
             if sampling.beams is not None:
                 self._beams.check(generation, sampling.beams)
+            if generation.cache_salt is not None:
+                prompt = {**prompt, "cache_salt": generation.cache_salt}
             priority = generation.priority if self._by_priority else 0
             first = self._core.request(prompt, params[0], priority, lora)
             self._bounds.check(first.sampling_params)
@@ -161,7 +166,7 @@ class Requests:
         except self._client_errors as error:
             if raised_by_us(error) and not isinstance(error, RequestError):
                 raise
-            raise refused(error, "prompt") from error
+            raise refused(error, _fault_of(generation)) from error
 
     def _prompt(self, request: Any, images: Sequence[Image], generation: Generation, *, whole: bool = False) -> Any:
         """The prompt as vLLM takes it; `request` is its form of a conversation, None for another prompt."""
@@ -169,11 +174,19 @@ class Requests:
             return self._prompts.render(generation)
         shortened = self._prompts.shortening(generation, images)
         try:
-            return self._chat.render(request, images, generation.sampling.truncate, shortened, whole=whole)
+            return self._chat.render(request, images, generation.sampling, shortened, whole=whole)
         except template_errors() as error:
             if raised_by_us(error):
                 raise
-            raise ParameterError(f"prompt: the chat template refuses it: {error}", "prompt") from error
+            path = _fault_of(generation)
+            words = "the chat template refuses it" if path == "prompt" else "it cannot be applied"
+            raise ParameterError(f"{path}: {words}: {error}", path) from error
+
+
+def _fault_of(generation: Generation) -> str:
+    """The path of what is likely at fault where a prompt cannot be made."""
+    prompt = generation.prompt
+    return TEMPLATE if isinstance(prompt, Conversation) and prompt.chat_template is not None else "prompt"
 
 
 def _again(request: Any, other: SamplingParams) -> Any:

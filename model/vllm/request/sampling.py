@@ -2,24 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ...errors import ParameterError
+from ...errors import ParameterError, UnsupportedError
 from ...generation import Generation, nth_seed
 from ...text.prompt_limits import check_ids
 from ..library.internals import unshared
+from ..typical import ARGUMENT
 
 if TYPE_CHECKING:
     from vllm import SamplingParams
 
 __all__ = ["LIMITS", "sampling_params"]
 
+EXTRA = "sampling.extra_args"
+TRANSFERS = ("kv_transfer_params", "ec_transfer_params")
+"""Names in `SamplingParams.extra_args` that vLLM's connectors read, and that are requests' own fields: a value of
+another form there ends the core."""
+
 LIMITS: Mapping[str, str] = {
     "temperature": "up to 2",
     "bad_words": "in mid-text only where the word has as many tokens after a blank as without one (such a word counts "
     "twice); 128 words and 1,024 tokens in all",
     "logit_bias": "tokens of the vocabulary",
+    "allowed_token_ids": "1 to 1,024 tokens of the vocabulary",
+    "thinking_token_budget": "with a reasoning parser that has marks for both ends (`option.reasoning_parser`, "
+    "`option.reasoning_config`); not in model runner V2 of versions that do not have it there, such as 0.26",
+    "extra_args": "read by logits processors (`option.logits_processors`) and by some models' own",
     "stop_token_ids": "tokens of the vocabulary; with min_tokens 128, those that the model itself ends with included",
     "logprobs": "up to `option.max_logprobs`, 20",
     "prompt_logprobs": "up to `option.max_logprobs`, 20",
@@ -64,6 +74,7 @@ def sampling_params(
     sampling = generation.sampling
     # With min_tokens vLLM writes to their logits: an index beyond the end ends its core for everyone.
     check_ids("sampling.stop_token_ids", sampling.stop_token_ids, vocabulary)
+    _check_names(sampling.extra_args)
     if (blank := next((word for word in sampling.bad_words if not word.strip()), None)) is not None:
         # vLLM strips them, and some versions then ask for the first token of none.
         raise ParameterError.of("sampling.bad_words", blank, "words, not white space alone")
@@ -75,6 +86,8 @@ def sampling_params(
         "logprobs": sampling.logprobs,
         "logit_bias": sampling.logit_bias,
         "bad_words": list(sampling.bad_words),
+        "allowed_token_ids": None if sampling.allowed_token_ids is None else list(sampling.allowed_token_ids),
+        "thinking_token_budget": sampling.thinking_token_budget,
         "detokenize": False,
         **unshared(),
     }
@@ -85,6 +98,7 @@ def sampling_params(
         if value is not None:
             arguments[name] = value
     arguments["structured_outputs"] = guided
+    extra = {**sampling.extra_args, **extra}
     if generation.kv_transfer_params and connected:
         extra = {**extra, "kv_transfer_params": generation.kv_transfer_params}
     if extra:
@@ -96,3 +110,10 @@ def sampling_params(
         SamplingParams(**arguments, seed=first, prompt_logprobs=sampling.prompt_logprobs),
         *(SamplingParams(**arguments, seed=seed) for seed in others),
     ]
+
+
+def _check_names(arguments: Iterable[str]) -> None:
+    """Raises UnsupportedError for names of `extra_args` that are not for logits processors of the owner's."""
+    for name in (*TRANSFERS, ARGUMENT):
+        if name in arguments:
+            raise UnsupportedError(f"{EXTRA}.{name}: not supported, the name is the engine's own", f"{EXTRA}.{name}")

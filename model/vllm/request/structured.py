@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ...errors import ParameterError, one_line, raised_by_us
 from ...generation import Conversation, StructuredOutput
 from ...text.grammar_limits import check_grammar, check_regex, check_schema
+from ...text.structural_tags import check_structural_tag
 from ..library.parts import part
 
 if TYPE_CHECKING:
@@ -50,6 +51,13 @@ def structured_outputs(
         made = StructuredOutputsParams(regex=guide.regex)
     elif guide.grammar is not None:
         made = StructuredOutputsParams(grammar=guide.grammar)
+    elif guide.structural_tag is not None:
+        made = StructuredOutputsParams(structural_tag=guide.structural_tag)
+        try:
+            # Those of tool calls are vLLM's own, and made of what it knows.
+            check_structural_tag(guide.structural_tag)
+        except ValueError as error:
+            raise ParameterError(f"{GUIDE}: {error}", GUIDE) from None
     else:
         made = StructuredOutputsParams(choice=list(guide.choice))
     _check(GUIDE, made, backend)

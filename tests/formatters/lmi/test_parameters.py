@@ -93,6 +93,9 @@ def test_every_key_is_of_use() -> None:
         "num_beams",
         "length_penalty",
         "early_stopping",
+        "add_special_tokens",
+        "cache_salt",
+        "priority",
     }
 
 
@@ -207,6 +210,12 @@ NUMBERS = ("temperature", "repetition_penalty", "top_p", "typical_p", "min_p", "
            "length_penalty")
 # fmt: on
 TEXTS = ("stop_sequences", "bad_sequences")
+VLLM_FIELDS = (
+    "logit_bias", "allowed_token_ids", "thinking_token_budget", "truncate_prompt_tokens", "truncation_side",
+    "vllm_xargs", "add_special_tokens", "cache_salt", "priority", "return_token_ids", "return_tokens_as_token_ids",
+    "mm_processor_kwargs", "media_io_kwargs",
+)  # fmt: skip
+"""What LMI's handlers on vLLM pass on to it as it is."""
 
 WRONG: list[tuple[tuple[str, ...], list[Any]]] = [
     (BOOLEANS, [0, 1, "true", [], {}]),
@@ -231,9 +240,9 @@ def test_wrong_type(name: str, value: Any) -> None:
 
 def test_no_parameter_is_left_out() -> None:
     covered = {name for name, _ in WRONG_TYPES}
-    guides = {row.name for row in TABLE} - covered
-    assert {*GUIDE_FORMS, "grammar", "output_format"} == guides
-    assert all(row.default_only for row in TABLE if row.name in guides)
+    others = {row.name for row in TABLE} - covered
+    # tests/formatters/common/test_vllm_fields.py, tests/formatters/test_guides_of_others.py
+    assert {*VLLM_FIELDS, *GUIDE_FORMS, "grammar", "output_format"} == others
 
 
 MESSAGES: list[tuple[dict[str, Any], type[LmiError], str]] = [

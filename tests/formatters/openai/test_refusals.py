@@ -125,11 +125,6 @@ MESSAGES: list[tuple[dict[str, Any], type[LmiError], str]] = [
     ),
     ({"watermarking": True}, UnsupportedError, "watermarking: expected False, the only value that is supported"),
     ({"ec_transfer_params": {}}, UnsupportedError, "ec_transfer_params: not supported"),
-    ({"mm_processor_kwargs": {"num_crops": 4}}, UnsupportedError, "mm_processor_kwargs: not supported"),
-    ({"media_io_kwargs": {"video": {"num_frames": 4}}}, UnsupportedError, "media_io_kwargs: not supported"),
-    ({"cache_salt": "x"}, UnsupportedError, "cache_salt: not supported"),
-    ({"allowed_token_ids": [1]}, UnsupportedError, "allowed_token_ids: not supported"),
-    ({"vllm_xargs": {}}, UnsupportedError, "vllm_xargs: not supported"),
     ({"stream_options": {}}, ParameterError, "stream_options: expected none without stream: true, got {}"),
     (
         {"stream": True, "stream_options": {"include_usage": 1}},
@@ -144,7 +139,11 @@ MESSAGES: list[tuple[dict[str, Any], type[LmiError], str]] = [
     ({"stream": True, "stream_options": {"usage": True}}, UnsupportedError, "stream_options.usage: unknown field"),
     ({"response_format": {}}, PayloadError, "response_format.type: expected one of text, json_object, json_schema"),
     ({"response_format": {"type": "xml"}}, ParameterError, "response_format.type: expected one of text, "),
-    ({"response_format": {"type": "structural_tag"}}, UnsupportedError, "response_format.type: 'structural_tag'"),
+    (
+        {"response_format": {"type": "structural_tag"}},
+        ParameterError,
+        "response_format: expected a structural tag, an object with format or structures, or it as JSON text, got ",
+    ),
     ({"response_format": {"type": "json_schema"}}, PayloadError, "response_format.json_schema: expected an object"),
     (_schema(None), PayloadError, "response_format.json_schema.schema: expected a JSON schema, a non-empty object"),
     (_schema({}), ParameterError, "response_format.json_schema.schema: expected a JSON schema, a non-empty object"),
@@ -185,14 +184,15 @@ MESSAGES: list[tuple[dict[str, Any], type[LmiError], str]] = [
     (
         {"structured_outputs": {"regex": "a", "json_object": True}},
         ParameterError,
-        "structured_outputs: expected exactly one of json, regex, choice, grammar, json_object, got ['regex', 'json_",
+        "structured_outputs: expected exactly one of json, regex, choice, grammar, json_object, structural_tag, got ",
     ),
     (
         {"structured_outputs": {"regex": "a", "whitespace_pattern": " "}},
         UnsupportedError,
         "structured_outputs.whitespace_pattern: not supported",
     ),
-    ({"structured_outputs": {"structural_tag": "x"}}, UnsupportedError, "structured_outputs.structural_tag: not supp"),
+    ({"structured_outputs": {"structural_tag": "x"}}, PayloadError, "structured_outputs.structural_tag: expected a st"),
+    ({"structured_outputs": {"structural_tag": {}}}, ParameterError, "structured_outputs.structural_tag: expected a s"),
     ({"guided_grammar": " "}, ParameterError, "guided_grammar: expected a non-empty string, got ' '"),
     (
         {"guided_regex": "a", "guided_json": {"a": 1}},

@@ -114,7 +114,7 @@ def test_what_the_response_repeats() -> None:
         ({"reasoning": "high"}, PayloadError, "reasoning"),
         ({"reasoning": {"effort": 5}}, PayloadError, "reasoning.effort"),
         ({"chat_template_kwargs": {"tokenize": True}}, UnsupportedError, "chat_template_kwargs.tokenize"),
-        ({"cache_salt": "a"}, UnsupportedError, "cache_salt"),
+        ({"cache_salt": ""}, ParameterError, "cache_salt"),
         ({"previous_response_id": "resp_1"}, UnsupportedError, "previous_response_id"),
     ],
 )  # fmt: skip

@@ -96,6 +96,20 @@ VALUES: dict[str, tuple[Any, ...]] = {
     "watermark": (False, True),
     "end_id": (-1, 0, 5, -2),
     "pad_id": (-1, 5, -2),
+    # vLLM's own.
+    "logit_bias": ({"5": 1}, {"5": 101}),
+    "allowed_token_ids": ([5], []),
+    "thinking_token_budget": (0, 5, -1, -2),
+    "truncate_prompt_tokens": (-1, 5, 0),
+    "truncation_side": ("left", "right", "up"),
+    "vllm_xargs": ({"a": [1, "b"]}, {"a": {}}),
+    "add_special_tokens": (False, True),
+    "cache_salt": ("a", ""),
+    "priority": (0, -3),
+    "return_token_ids": (False, True),
+    "return_tokens_as_token_ids": (False, True),
+    "mm_processor_kwargs": ({},),
+    "media_io_kwargs": ({},),
 }
 """Of each of LMI's parameters: values within its limits, at them and beyond."""
 VALUES |= {alias: VALUES[name] for alias, name in LMI_ALIASES.items()}
@@ -103,7 +117,7 @@ GUIDES = (
     "guided_choice", "guided_grammar", "guided_json", "guided_json_object", "guided_regex", "guided_whitespace_pattern",
     "output_format", "response_format", "structured_outputs",
 )  # fmt: skip
-"""What LMI refuses by name, as names of other APIs."""
+"""What the text must conform to, by names of other APIs."""
 VALUES |= {name: ({"type": "json_object"}, "a") for name in GUIDES}
 
 TOGETHER: tuple[dict[str, Any], ...] = (

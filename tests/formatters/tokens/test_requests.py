@@ -16,6 +16,7 @@ from ...kit.api.options import typed_settings
 from ...kit.api.types import Conversation, Generation, ParsedRequest, Request, Response, Settings
 
 MESSAGES = CHAT["messages"]
+TEMPLATES = "a template is a program, and option.request_chat_template is false"
 FUNCTION: dict[str, Any] = {"name": "get_weather"}
 WITH_TOOLS = {"messages": MESSAGES, "tools": TOOLS}
 
@@ -89,7 +90,7 @@ def test_a_model_that_embeds_has_tokens_too() -> None:
         ("/tokenize", {"prompt": "a", "messages": MESSAGES}, "prompt: cannot be combined with messages"),
         ("/tokenize", {"messages": "a"}, "messages: expected a list of messages, got 'a'"),
         ("/tokenize", {"prompt": "a", "return_token_strs": 1}, "return_token_strs: expected true or false, got 1"),
-        ("/tokenize", {"prompt": "a", "chat_template": "x"}, "chat_template: not supported"),
+        ("/tokenize", {"prompt": "a", "chat_template": "x"}, f"chat_template: not supported ({TEMPLATES})"),
         ("/tokenize", {"prompt": "a", "temperature": 0}, "temperature: unknown field"),
         ("/detokenize", {"prompt": "a"}, "prompt: unknown field"),
         ("/detokenize", {}, "tokens: expected a list of token ids, got None"),

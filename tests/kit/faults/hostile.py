@@ -47,6 +47,14 @@ def nested(depth: int) -> Any:
     return made
 
 
+def deep_tag(depth: int) -> Any:
+    """A structural tag of formats in formats."""
+    made: Any = {"type": "const_string", "value": "a"}
+    for _ in range(depth):
+        made = {"type": "sequence", "elements": [made]}
+    return made
+
+
 LOOP = {"$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}, "$ref": "#/$defs/a"}
 
 RECURSIVE = {"$defs": {"n": {"properties": {"l": {"$ref": "#/$defs/n"}}}}, "$ref": "#/$defs/n"}
@@ -68,7 +76,16 @@ REFUSED: dict[str, tuple[Case, str]] = {
     "empty choices": (text(guided_choice=[""]), "guided_choice[0]"),
     "wrong type": (chat(**schema({"type": 5})), "response_format.json_schema.schema"),
     "no reference": (chat(**schema({"$ref": "#/nothing"})), "response_format.json_schema.schema"),
-    "structural tag": (chat(response_format={"type": "structural_tag", "format": {}}), "response_format.type"),
+    "structural tag": (chat(response_format={"type": "structural_tag", "format": {}}), "response_format"),
+    "tag of nothing": (text(structured_outputs={"structural_tag": {"format": {"type": "nothing"}}}),
+                       "structured_outputs.structural_tag"),
+    "counts in a tag": (text(structured_outputs={"structural_tag": {"format": {
+        "type": "tag", "begin": "", "end": "", "content": {"type": "regex", "pattern": "((a{99}){99}){99}"}}}}),
+        "structured_outputs.structural_tag"),
+    "repeated repetitions in a tag": (text(structured_outputs={"structural_tag": {"format": {
+        "type": "star", "content": {"type": "regex", "pattern": "(a*)*"}}}}), "structured_outputs.structural_tag"),
+    "deep tag": (text(structured_outputs={"structural_tag": {"format": deep_tag(40)}}),
+                 "structured_outputs.structural_tag"),
     "tool's schema": (forced({"type": "nonsense"}), "tools[1].function.parameters"),
     # What would never end, or take all the memory or the stack.
     "counts": (text(guided_regex="((a{1,100}){1,100}){1,100}"), "guided_regex"),
@@ -105,6 +122,10 @@ REFUSED: dict[str, tuple[Case, str]] = {
     "bias": (text(logit_bias={str(LARGEST): 5}), "logit_bias"),
     "negative bias": (text(logit_bias={"-1": 5}), "logit_bias.-1"),
     "allowed ids": (text(allowed_token_ids=[LARGEST]), "allowed_token_ids"),
+    "allowed id of the vocabulary's size": (text(allowed_token_ids=[640]), "allowed_token_ids"),
+    "many allowed ids": (text(allowed_token_ids=[5] * 1025), "allowed_token_ids"),
+    "allowed ids that may not come": (text(allowed_token_ids=[5], stop_token_ids=[5], min_tokens=3),
+                                      "allowed_token_ids"),
     "logprob ids": (text(logprob_token_ids=[LARGEST]), "logprob_token_ids"),
     # Sizes.
     "n": (text(n=10**9), "n"),
@@ -115,8 +136,11 @@ REFUSED: dict[str, tuple[Case, str]] = {
     "long stop string": (text(stop=["a" * 100_000]), "stop"),
     "prompt": (text(prompt="a " * 50_000), "prompt"),
     # What is the engine's own, another tenant's, or the owner's.
-    "cache_salt": (text(cache_salt="a"), "cache_salt"),
-    "vllm_xargs": (text(vllm_xargs={"a": 1}), "vllm_xargs"),
+    "connector's arguments": (text(vllm_xargs={"kv_transfer_params": "a"}), "vllm_xargs.kv_transfer_params"),
+    "processor's argument": (text(vllm_xargs={"lmi_typical_p": "a"}), "vllm_xargs.lmi_typical_p"),
+    "long arguments": (text(vllm_xargs={"a": ["b"] * 100_000}), "vllm_xargs"),
+    "budget": (text(thinking_token_budget=2**40), "thinking_token_budget"),
+    "long salt": (text(cache_salt="a" * 100_000), "cache_salt"),
     "logits processors": (text(logits_processors=["os.system"]), "logits_processors"),
     "embedded prompt": (text(prompt_embeds="AAAA"), "prompt_embeds"),
     "adapter": (text(adapters="../../etc"), "adapters"),
@@ -157,5 +181,21 @@ HARMLESS: dict[str, Case] = {
         temperature=0, extra_args={"a": 1}, _all_stop_token_ids=[LARGEST], output_kind=0, detokenize=True
     ),
     "priority": text(priority=-(2**31)),
+    "salt": text(cache_salt="a\x00é"),
+    "arguments": text(vllm_xargs={"a": [1, "b", 0.5], "kv_cache_report_mode": 5, "ngram_size": "x"}),
+    "one allowed id": text(allowed_token_ids=[5] * 1024, logprobs=3),
+    "allowed and biased": text(allowed_token_ids=[5], logit_bias={"5": -100}, temperature=2),
+    "allowed and barred": text(allowed_token_ids=[64], bad_words=["a"], temperature=1),
+    "tag": text(
+        structured_outputs={
+            "structural_tag": {
+                "format": {
+                    "type": "triggered_tags",
+                    "triggers": ["<"],
+                    "tags": [{"begin": "<a>", "content": {"type": "regex", "pattern": "a*"}, "end": "</a>"}],
+                }
+            }
+        }
+    ),
     "path as the model": text(model="../../../etc/passwd"),
 }

@@ -136,7 +136,7 @@ def completed(requests: Any, arguments: dict[str, Any]) -> Any:
     """SamplingParams as they go to the core."""
     from vllm import SamplingParams
 
-    # No field of Sampling; some versions compare it with what the tokenizer knows.
+    # Some versions compare it with what the tokenizer knows.
     allowed = arguments.get("allowed_token_ids")
     asked = {name: value for name, value in arguments.items() if name != "allowed_token_ids"}
     params = SamplingParams(max_tokens=20, detokenize=False, **asked)
@@ -196,6 +196,11 @@ REFUSED: dict[str, tuple[Generation, str]] = {
     "bad words": (generation(bad_words=tuple(words(129))), "sampling.bad_words"),
     "tokens of bad words": (generation(bad_words=(LONG, "%%")), "sampling.bad_words"),
     "biases": (generation(logit_bias=dict.fromkeys(ids(1025), 1.0)), "sampling.logit_bias"),
+    "allowed ids": (generation(allowed_token_ids=(100,) * 1025), "sampling.allowed_token_ids"),
+    "allowed ids, of which none may come": (
+        generation(allowed_token_ids=(5,), stop_token_ids=(5,), min_tokens=1),
+        "sampling.allowed_token_ids",
+    ),
     # option.max_logprobs is beyond the vocabulary here: torch.topk raises.
     "log-probabilities": (generation(logprobs=VOCABULARY + 1), "sampling.logprobs"),
     "log-probabilities of the prompt": (generation(prompt_logprobs=VOCABULARY + 1), "sampling.prompt_logprobs"),
@@ -244,6 +249,7 @@ FOREIGN: dict[str, tuple[Generation, str]] = {
         "prompt",
     ),
     "an end": (generation(min_tokens=1), "sampling.min_tokens"),
+    "an allowed token": (generation(allowed_token_ids=(5, TOKENS)), "sampling.allowed_token_ids"),
 }
 
 

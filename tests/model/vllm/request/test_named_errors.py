@@ -188,6 +188,15 @@ def schema_of(schema: Any) -> dict[str, Any]:
     return {"response_format": {"type": "json_schema", "json_schema": {"name": "a", "schema": schema}}}
 
 
+def given(form: str, fields: dict[str, Any]) -> dict[str, Any]:
+    """Fields where a form has them."""
+    return {"parameters": fields} if form in ("lmi", "dynamic", "tgi") else fields
+
+
+def field(form: str, name: str) -> str:
+    return f"parameters.{name}" if form in ("lmi", "dynamic", "tgi") else name
+
+
 Case = tuple[str, str, dict[str, Any], str]
 """The kind of engine, the form, fields over the form's, and the client's name of the field that is at fault."""
 
@@ -248,6 +257,17 @@ CASES: list[Case] = [
     ("text", "azure", {"max_tokens": 5000}, "max_tokens"),
     ("text", "minimal", {"max_tokens": 5000}, "max_tokens"),
     ("text", "tgi", {"parameters": {"max_new_tokens": 5000}}, "parameters.max_new_tokens"),
+    # What this engine does not do, or nobody may ask for.
+    *(
+        ("text", form, given(form, {name: value}), field(form, name) + rest)
+        for form in ("openai chat", "openai text", "responses", "azure", "minimal", "lmi", "dynamic", "tgi")
+        for name, value, rest in (
+            ("thinking_token_budget", 5, ""),
+            ("allowed_token_ids", [99999], ""),
+            ("vllm_xargs", {"kv_transfer_params": 1}, ".kv_transfer_params"),
+        )
+    ),
+    ("text", "anthropic", {"vllm_xargs": {"ec_transfer_params": 1}}, "vllm_xargs.ec_transfer_params"),
     # Tokens and words of sampling.
     ("text", "openai chat", {"stop_token_ids": [99999]}, "stop_token_ids"),
     ("text", "openai text", {"bad_words": [" "]}, "bad_words"),

@@ -1,0 +1,187 @@
+"""What the fields that vLLM adds to requests may be, where that is nothing that kinds.py has."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ...model.errors import ParameterError, PayloadError, UnsupportedError
+from ...model.generation import FITTING
+from ...model.options import Settings
+from ..base import JsonSchema, encode
+from .kinds import IDS, LARGEST, LARGEST_ID, Ids, Integer, Nested, Number, Object
+from .schemas import FILLED, array, one_of
+
+__all__ = ["Arguments", "Biases", "RequestTemplate", "Salt", "SomeIds", "Truncation"]
+
+BIASES = 1024
+SALT = 1024
+"""Characters: vLLM's own bound in 0.32."""
+TEMPLATE = 64 << 10
+ARGUMENTS = 64
+ARGUMENTS_BYTES = 64 << 10
+
+
+@dataclass(frozen=True, slots=True)
+class Biases:
+    """An object: token ids, as text because JSON has no other keys, and what is added to their logits."""
+
+    @property
+    def schema(self) -> JsonSchema:
+        """As JSON Schema."""
+        bias = {"type": "number", "minimum": -100, "maximum": 100}
+        return {
+            "type": "object",
+            "patternProperties": {"^[0-9]{1,10}$": bias},
+            "additionalProperties": False,
+            "maxProperties": BIASES,
+        }
+
+    @property
+    def description(self) -> str:
+        """In words."""
+        return "an object: token ids, as text because JSON has no other keys, and what is added to their logits"
+
+    def read(self, name: str, given: Any) -> dict[int, float]:
+        biases: dict[int, float] = {}
+        entries = Object().read(name, given)
+        if len(entries) > BIASES:
+            raise ParameterError(f"{name}: expected at most {BIASES} token ids", name)
+        for key, value in entries.items():
+            if not (key.isascii() and key.isdecimal() and len(key) <= 10 and int(key) <= LARGEST_ID):
+                raise ParameterError.of(f"{name}.{key[:32]}", key, "a token id as the key")
+            biases[int(key)] = Number(-100, 100).read(f"{name}.{key}", value)
+        return biases
+
+
+@dataclass(frozen=True, slots=True)
+class Truncation:
+    """How many of a prompt's tokens are kept: an integer from 1 on, or FITTING."""
+
+    @property
+    def schema(self) -> JsonSchema:
+        """As JSON Schema."""
+        return {"type": "integer", "anyOf": [{"const": FITTING}, {"minimum": 1, "maximum": LARGEST_ID}]}
+
+    @property
+    def description(self) -> str:
+        """In words."""
+        return f"an integer >= 1, or {FITTING} for what fits"
+
+    def read(self, name: str, given: Any) -> int:
+        value = Integer(FITTING, LARGEST_ID).read(name, given)
+        if value == 0:
+            raise ParameterError.of(name, given, self.description)
+        return value
+
+
+@dataclass(frozen=True, slots=True)
+class SomeIds:
+    """A list of at least one token id."""
+
+    @property
+    def schema(self) -> JsonSchema:
+        """As JSON Schema."""
+        return array({"type": "integer", "minimum": 0, "maximum": LARGEST_ID}, 1, IDS)
+
+    @property
+    def description(self) -> str:
+        """In words."""
+        return f"a list of 1 to {IDS} token ids"
+
+    def read(self, name: str, given: Any) -> tuple[int, ...]:
+        ids = Ids().read(name, given)
+        if not ids:
+            raise ParameterError.of(name, given, self.description)
+        return ids
+
+
+@dataclass(frozen=True, slots=True)
+class Salt:
+    """A string that is not empty, and not long."""
+
+    @property
+    def schema(self) -> JsonSchema:
+        """As JSON Schema."""
+        return {**FILLED, "maxLength": SALT}
+
+    @property
+    def description(self) -> str:
+        """In words."""
+        return f"a string of 1 to {SALT} characters"
+
+    def read(self, name: str, given: Any) -> str:
+        if not isinstance(given, str):
+            raise PayloadError.of(name, given, self.description)
+        if not 0 < len(given) <= SALT:
+            # It is a secret.
+            raise ParameterError(f"{name}: expected {self.description}, got {len(given)}", name)
+        return given
+
+
+@dataclass(frozen=True, slots=True)
+class Arguments:
+    """An object of texts, numbers and lists of these, for logits processors."""
+
+    @property
+    def schema(self) -> JsonSchema:
+        """As JSON Schema."""
+        plain: JsonSchema = {"type": ["string", "number"]}
+        return {"type": "object", "additionalProperties": one_of(plain, array(plain)), "maxProperties": ARGUMENTS}
+
+    @property
+    def description(self) -> str:
+        """In words."""
+        return f"an object of at most {ARGUMENTS} strings, numbers, or lists of these"
+
+    def read(self, name: str, given: Any) -> dict[str, Any]:
+        entries = Object().read(name, given)
+        if len(entries) > ARGUMENTS:
+            raise ParameterError(f"{name}: expected at most {ARGUMENTS} entries, got {len(entries)}", name)
+        read = {key: _argument(f"{name}.{key[:64]}", value) for key, value in entries.items()}
+        if (size := len(encode(read))) > ARGUMENTS_BYTES:
+            raise ParameterError(f"{name}: expected at most {ARGUMENTS_BYTES} bytes as JSON, got {size}", name)
+        return read
+
+
+def _argument(place: str, given: Any) -> str | int | float | list[Any]:
+    if isinstance(given, list):
+        return [one if type(one) is str else _plain(place, one, given) for one in given]
+    return _plain(place, given, given)
+
+
+def _plain(place: str, one: Any, given: Any) -> str | int | float:
+    if isinstance(one, bool):
+        # As vLLM's server reads it.
+        return int(one)
+    if not isinstance(one, str | int | float):
+        raise PayloadError.of(place, given, "a string, a number, or a list of these")
+    if isinstance(one, int) and not -LARGEST <= one <= LARGEST:
+        raise ParameterError.of(place, one, f"integers from {-LARGEST} to {LARGEST}")
+    return one
+
+
+@dataclass(frozen=True, slots=True)
+class RequestTemplate(Nested):
+    """A chat template of the request's own, where the endpoint's owner allows it."""
+
+    @property
+    def schema(self) -> JsonSchema:
+        """As JSON Schema."""
+        return {**FILLED, "maxLength": TEMPLATE}
+
+    @property
+    def description(self) -> str:
+        """In words."""
+        return f"Jinja text of 1 to {TEMPLATE} characters, where `option.request_chat_template` allows it"
+
+    def read(self, name: str, given: Any, settings: Settings) -> str:
+        if not settings.request_chat_template:
+            # The owner brings it (option.chat_template), not clients.
+            why = "a template is a program, and option.request_chat_template is false"
+            raise UnsupportedError(f"{name}: not supported ({why})", name)
+        if not isinstance(given, str):
+            raise PayloadError.of(name, given, "Jinja text")
+        if not 0 < len(given) <= TEMPLATE:
+            raise ParameterError(f"{name}: expected 1 to {TEMPLATE} characters, got {len(given)}", name)
+        return given

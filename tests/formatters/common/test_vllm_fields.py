@@ -1,0 +1,203 @@
+"""What vLLM adds to requests, in each dialect that takes it: the same meaning everywhere, or refused with a reason."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+
+from ...kit.api.dialects import LMI_ROWS, receive
+from ...kit.api.errors import LmiError
+from ...kit.api.options import make_settings
+from ...kit.api.types import Generation, ParsedRequest, Request, Settings, StructuredOutput
+
+SETTINGS = make_settings(unknown_parameters="error")
+TRUSTING = msgspec.structs.replace(SETTINGS, request_chat_template=True)
+
+CHAT: dict[str, Any] = {"messages": [{"role": "user", "content": "hi"}]}
+AZURE = {"query": {"api-version": "2024-05-01-preview"}, "headers": {"extra-parameters": "pass-through"}}
+FORMS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
+    "chat": ("/v1/chat/completions", {}, CHAT),
+    "text": ("/v1/completions", {}, {"prompt": "hi"}),
+    "responses": ("/v1/responses", {}, {"input": "hi"}),
+    "anthropic": ("/v1/messages", {}, {**CHAT, "max_tokens": 8, "model": "m"}),
+    "azure": ("/chat/completions", AZURE, CHAT),
+    "minimal": ("/chat/completions", {}, {**CHAT, "model": "m"}),
+    "lmi": ("/invocations", {"attributes": {"dialect": "lmi"}}, {"inputs": "hi"}),
+    "dynamic": ("/invocations", {"attributes": {"dialect": "dynamic"}}, {"inputs": "hi"}),
+    "tgi": ("/generate", {}, {"inputs": "hi"}),
+    "tokenize": ("/tokenize", {}, CHAT),
+}
+"""By dialect: where its requests go, and the least that they have."""
+INPUTS = ("lmi", "dynamic", "tgi")
+CHATS = ("chat", "azure", "minimal")
+TEXTS = (*CHATS, "text", *INPUTS)
+ALL = (*TEXTS, "responses", "anthropic")
+
+
+def asked(dialect: str, fields: dict[str, Any], settings: Settings = SETTINGS) -> ParsedRequest | LmiError:
+    path, more, least = FORMS[dialect]
+    body = {**least, **({"parameters": fields} if dialect in INPUTS else fields)}
+    received = receive(Request(json.dumps(body).encode(), path=path, **more), settings)
+    if isinstance(received, ParsedRequest):
+        return received
+    assert received.failure is not None
+    return received.failure
+
+
+def named(dialect: str, field: str) -> str:
+    return f"parameters.{field}" if dialect in INPUTS else field
+
+
+def found(generation: Generation, place: str) -> Any:
+    value: Any = generation
+    for step in place.split("."):
+        value = value[step] if isinstance(value, dict) else getattr(value, step)
+    return value
+
+
+TAG = {"type": "structural_tag", "format": {"type": "const_string", "value": "a"}}
+TAGGED = StructuredOutput(structural_tag=json.dumps(TAG, separators=(",", ":")))
+Case = tuple[tuple[str, ...], str, Any, str, Any]
+"""The dialects, the field, its value, where it must arrive, and as what."""
+SERVED: list[Case] = [
+    (ALL, "cache_salt", "c2FsdA", "cache_salt", "c2FsdA"),
+    (ALL, "vllm_xargs", {"a": 1, "b": [True, "x", 0.5]}, "sampling.extra_args", {"a": 1, "b": [1, "x", 0.5]}),
+    ((*TEXTS, "responses"), "allowed_token_ids", [5, 6], "sampling.allowed_token_ids", (5, 6)),
+    ((*TEXTS, "responses"), "thinking_token_budget", 7, "sampling.thinking_token_budget", 7),
+    ((*TEXTS, "responses"), "thinking_token_budget", 0, "sampling.thinking_token_budget", 0),
+    ((*TEXTS, "responses"), "thinking_token_budget", -1, "sampling.thinking_token_budget", None),
+    ((*TEXTS, "responses"), "logit_bias", {"5": -1}, "sampling.logit_bias", {5: -1.0}),
+    ((*TEXTS, "responses"), "priority", -3, "priority", -3),
+    ((*TEXTS, "responses"), "structured_outputs", {"structural_tag": TAG}, "sampling.structured_output", TAGGED),
+    (TEXTS, "structured_outputs", {"structural_tag": json.dumps(TAG)}, "sampling.structured_output", TAGGED),
+    (TEXTS, "response_format", TAG, "sampling.structured_output", TAGGED),
+    ((*TEXTS, "responses"), "structured_outputs", {"regex": "a+"}, "sampling.structured_output.regex", "a+"),
+    (TEXTS, "truncate_prompt_tokens", 5, "sampling.truncate", 5),
+    (TEXTS, "truncate_prompt_tokens", -1, "sampling.truncate", -1),
+    (INPUTS, "truncate", 5, "sampling.truncate", 5),
+    (TEXTS, "truncation_side", "left", "sampling.cut", "left"),
+    (TEXTS, "truncation_side", "right", "sampling.cut", "right"),
+    (("text", *INPUTS), "add_special_tokens", False, "add_special_tokens", False),
+    ((*CHATS, "tokenize"), "add_special_tokens", True, "prompt.add_special_tokens", True),
+    (CHATS, "documents", [{"text": "a"}], "prompt.template_arguments.documents", [{"text": "a"}]),
+    (("chat", "text"), "return_token_ids", True, "prompt_ids", True),
+    (("chat", "text"), "return_token_ids", True, "tokens", True),
+    (("chat", "text", "azure", "lmi", "dynamic"), "return_tokens_as_token_ids", True, "prompt_ids", False),
+    (("chat", "text"), "kv_transfer_params", {"a": [1]}, "kv_transfer_params", {"a": [1]}),
+]
+
+
+@pytest.mark.parametrize(
+    ("dialect", "field", "value", "place", "expected"),
+    [(dialect, *case) for dialects, *case in SERVED for dialect in dialects],
+)
+def test_it_is_served(dialect: str, field: str, value: Any, place: str, expected: Any) -> None:
+    received = asked(dialect, {field: value})
+    assert isinstance(received, ParsedRequest), received
+    assert found(received.generations[0], place) == expected
+    # What an engine finds wrong is called as the client calls it.
+    if place.startswith("sampling.") and field not in ("structured_outputs", "response_format"):
+        assert received.fields.name(".".join(place.split(".")[:2])) == named(dialect, field)
+
+
+@pytest.mark.parametrize("dialect", [*CHATS, "tokenize"])
+def test_a_template_is_served_where_the_owner_allows_it(dialect: str) -> None:
+    received = asked(dialect, {"chat_template": "{{ 1 }}"}, TRUSTING)
+    assert isinstance(received, ParsedRequest), received
+    assert found(received.generations[0], "prompt.chat_template") == "{{ 1 }}"
+    assert received.fields.name("prompt.chat_template") == "chat_template"
+    for given, message in (("", "chat_template: expected 1 to 65536 characters, got 0"),
+                           ("x" * 65537, "chat_template: expected 1 to 65536 characters, got 65537"),
+                           (5, "chat_template: expected Jinja text, got 5")):  # fmt: skip
+        refused = asked(dialect, {"chat_template": given}, TRUSTING)
+        assert isinstance(refused, LmiError)
+        assert refused.message == message
+
+
+IMAGES = ("mm_processor_kwargs", "media_io_kwargs")
+REFUSED: list[tuple[tuple[str, ...], str, Any, str]] = [
+    *(((*TEXTS, "responses", "tokenize"), name, {"a": 1}, f"option.{name}") for name in IMAGES),
+    ((*CHATS, "tokenize"), "chat_template", "{{ 1 }}", "a template is a program, and option.request_chat_template is"),
+    (("azure", "minimal"), "return_token_ids", True, "the responses of this API cannot show it"),
+    (("minimal",), "return_tokens_as_token_ids", True, "the responses of this API cannot show it"),
+    (INPUTS, "return_token_ids", True, "an answer has its tokens' ids in details"),
+    # What vLLM's own route does not have.
+    (("anthropic",), "allowed_token_ids", [1], "unknown field"),
+    (("anthropic",), "thinking_token_budget", 5, "unknown field"),
+]
+
+
+@pytest.mark.parametrize(
+    ("dialect", "field", "value", "reason"),
+    [(dialect, *case) for dialects, *case in REFUSED for dialect in dialects],
+)
+def test_it_is_refused_with_a_reason(dialect: str, field: str, value: Any, reason: str) -> None:
+    failure = asked(dialect, {field: value})
+    assert isinstance(failure, LmiError)
+    assert failure.message.startswith(f"{named(dialect, field)}: ")
+    assert reason in failure.message
+
+
+WRONG: list[tuple[str, Any, str]] = [
+    ("cache_salt", "", ": expected a string of 1 to 1024 characters, got 0"),
+    ("cache_salt", "x" * 1025, ": expected a string of 1 to 1024 characters, got 1025"),
+    ("cache_salt", 5, ": expected a string of 1 to 1024 characters, got 5"),
+    ("allowed_token_ids", [], ": expected a list of 1 to 1024 token ids, got []"),
+    ("allowed_token_ids", [1] * 1025, ": expected at most 1024 token ids"),
+    ("allowed_token_ids", [-1], "[0]: expected an integer >= 0, got -1"),
+    ("allowed_token_ids", 5, ": expected a list of token ids, got 5"),
+    ("thinking_token_budget", -2, ": expected an integer >= -1, got -2"),
+    ("thinking_token_budget", 2**31, ": expected an integer from -1 to 2147483647, got 2147483648"),
+    ("thinking_token_budget", True, ": expected an integer >= -1, got True"),
+    ("vllm_xargs", [], ": expected an object, got []"),
+    ("vllm_xargs", {"a": {"b": 1}}, ".a: expected a string, a number, or a list of these, got {'b': 1}"),
+    ("vllm_xargs", {"a": [[1]]}, ".a: expected a string, a number, or a list of these, got [[1]]"),
+    ("vllm_xargs", {"a": None}, ".a: expected a string, a number, or a list of these, got None"),
+    ("vllm_xargs", {"a": 2**64}, f".a: expected integers from {1 - 2**63} to {2**63 - 1}, got {2**64}"),
+    ("vllm_xargs", {"a": ["b" * 65536]}, ": expected at most 65536 bytes as JSON, got "),
+    ("vllm_xargs", {str(number): 1 for number in range(65)}, ": expected at most 64 entries, got 65"),
+    ("truncation_side", "up", ": expected one of left, right, got 'up'"),
+    ("truncate_prompt_tokens", 0, ": expected an integer >= 1, or -1 for what fits, got 0"),
+    ("return_token_ids", 1, ": expected true or false, got 1"),
+    ("return_tokens_as_token_ids", 1, ": expected true or false, got 1"),
+]
+
+
+@pytest.mark.parametrize("dialect", ["chat", "text", "lmi", "tgi"])
+@pytest.mark.parametrize(("field", "value", "message"), WRONG)
+def test_a_wrong_value_is_named(dialect: str, field: str, value: Any, message: str) -> None:
+    failure = asked(dialect, {field: value})
+    assert isinstance(failure, LmiError)
+    assert failure.message.startswith(f"{named(dialect, field)}{message}")
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("logit_bias", {"5": 1}),
+        ("allowed_token_ids", [5]),
+        ("thinking_token_budget", 5),
+        ("vllm_xargs", {"a": 1}),
+        ("structured_outputs", {"regex": "a"}),
+    ],
+)
+def test_what_a_beam_search_does_not_know(field: str, value: Any) -> None:
+    failure = asked("lmi", {field: value, "num_beams": 2})
+    assert isinstance(failure, LmiError)
+    assert failure.message == f"parameters.{field}: cannot be combined with parameters.num_beams above 1"
+
+
+def test_two_guides_of_a_response() -> None:
+    form = {"format": {"type": "json_object"}}
+    failure = asked("responses", {"text": form, "structured_outputs": {"regex": "a"}})
+    assert isinstance(failure, LmiError)
+    assert failure.message == "structured_outputs: cannot be combined with text.format"
+    assert isinstance(asked("responses", {"text": form, "structured_outputs": {"json_object": True}}), ParsedRequest)
+
+
+def test_what_lmi_passes_on_has_rows_in_each_schema() -> None:
+    for rows in LMI_ROWS.values():
+        assert {"cache_salt", "allowed_token_ids", "thinking_token_budget", "vllm_xargs", *IMAGES} <= {*rows}
