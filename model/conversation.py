@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import msgspec
 
+from .former_fields import FormerMessage
+
 __all__ = ["Call", "Image", "Message", "Part", "Text"]
 
 
@@ -38,7 +40,7 @@ class Call(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """A JSON object as text."""
 
 
-class Message(msgspec.Struct, array_like=True, frozen=True):
+class Message(FormerMessage, msgspec.Struct, array_like=True, frozen=True):
     """What somebody said, or the result of a call."""
 
     role: str

@@ -7,9 +7,45 @@ handler/user_code/former_fields.py. Nothing else looks at them.
 
 from __future__ import annotations
 
+import logging
+from typing import Any
+
 import msgspec
 
-__all__ = ["FormerBeams", "FormerConversation", "FormerGeneration", "FormerScoring", "FormerStructuredOutput"]
+__all__ = [
+    "FormerBeams",
+    "FormerConversation",
+    "FormerGeneration",
+    "FormerMessage",
+    "FormerScoring",
+    "FormerStructuredOutput",
+]
+
+
+log = logging.getLogger(__name__)
+_logged: list[str] = []
+
+
+class FormerMessage(msgspec.Struct, array_like=True, frozen=True):
+    """Of a Message: its fields as those of a dict in OpenAI's form, which it was."""
+
+    def __getitem__(self, name: str) -> Any:
+        from .text.template_messages import template_messages
+
+        if not _logged:
+            _logged.append(name)
+            log.warning(
+                "messages of a Conversation are typed; what reads them as dicts still works (template_messages)"
+            )
+        (made,) = template_messages((self,))  # type: ignore[arg-type]
+        return made[name]
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """A field, or the default."""
+        try:
+            return self[name]
+        except KeyError:
+            return default
 
 
 class FormerConversation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -23,7 +23,7 @@ from ..common.guides import AskedGuide, Schema, guides_of_others, json_guide, on
 from ..common.kinds import Anything, Boolean, Integer, Number, Text, Texts
 from ..common.schemas import array
 from ..common.vllm_fields import row, rows
-from ..conversation.template_arguments import read_template_arguments, think
+from ..conversation.template_arguments import NONE, read_template_arguments, think
 from .blocks import read_conversation
 from .reply import message_encoder
 from .tools import read_tools
@@ -171,6 +171,8 @@ def conversation_of(
     kind, thinking = _thinking(values["thinking"])
     # Between tools there is no thinking either, only what is said there is shown otherwise.
     thinks = kind not in ("disabled", "between_tools") if kind else None
+    if not kind and output.get("effort") == NONE:
+        thinks = False
     think(arguments, settings, effort=output.get("effort"), thinks=thinks, budget=thinking.get("budget_tokens"))
     guide = _guide(output.get("format"), values["output_format"])
     conversation = Conversation(

@@ -15,7 +15,7 @@ from typing import Any
 from ...model.errors import UnsupportedError
 from ...model.options import Settings
 
-__all__ = ["read_template_arguments", "think"]
+__all__ = ["NONE", "read_template_arguments", "think"]
 
 NONE = "none"
 """The effort that switches thinking off, as in vLLM's server."""

@@ -85,7 +85,13 @@ def without_images(conversation: Conversation) -> Conversation:
 
 
 def _told(message: Message | dict[str, Any]) -> Message | dict[str, Any]:
-    if isinstance(message, dict) or isinstance(message.content, str):
+    if isinstance(message, dict):
+        content = message.get("content")
+        if not isinstance(content, list):
+            return message
+        told = {"type": "text", "text": LEFT_OUT}
+        return {**message, "content": [told if part.get("type") == "image_url" else part for part in content]}
+    if isinstance(message.content, str):
         return message
     return replace(
         message, content=tuple(Text(LEFT_OUT) if not isinstance(part, Text) else part for part in message.content)

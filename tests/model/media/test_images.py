@@ -9,12 +9,14 @@ from typing import Any
 import pytest
 
 from lmi.model.media import images
-from lmi.model.media.images import Budget, Image, check_image, data_url_bytes, image_parts
+from lmi.model.media.images import Budget, Image, check_image, data_url_bytes, image_parts, without_images
 
+from ...kit.api.conversation import Image as TypedImage
+from ...kit.api.conversation import Message, Text
 from ...kit.api.engine import MediaError, RequestPreparer
 from ...kit.api.errors import LmiError, ParameterError, UnsupportedError
 from ...kit.api.options import ImageRules
-from ...kit.api.types import Conversation, EngineInfo, EngineStats, Event, Generation, Prompt, Sampling
+from ...kit.api.types import Conversation, EngineInfo, EngineStats, Event, Generation, Prompt, Sampling, said
 from ...kit.models.pictures import Site, bomb, data_url, png, serving
 
 PICTURE = png()
@@ -311,6 +313,20 @@ def test_one_image_that_fails_ends_the_request_at_once(served: tuple[Site, str])
         "prompt.messages[0].content[2].url: it could not be fetched: its server responded with status 404"
     )
     assert error.param == "prompt.messages[0].content[2].url"
+
+
+@pytest.mark.parametrize("typed", [False, True])
+def test_an_option_puts_a_text_in_their_place(typed: bool) -> None:
+    """Nothing is fetched, and the history stays readable for a model that reads text alone."""
+    given = conversation(part("http://127.0.0.1:9/never-asked"))
+    if typed:
+        given = Conversation(messages=(Message("user", (Text("What?"), TypedImage("http://127.0.0.1:9/never-asked"))),))
+    (message,) = said(without_images(given))
+    assert [one["type"] for one in message["content"]] == ["text", "text"]
+    assert message["content"][1]["text"] == "[An image was left out: this model reads text alone.]"
+    desk = Desk(images=0, unreadable_parts="text")
+    desk.take(1, given)
+    assert desk.wait(1) == [(1, "prepared 1")]
 
 
 def test_a_model_without_images() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from lmi.model.text.template_messages import image_urls
 
-from ...kit.api.conversation import Call, Image, Message, Part, Text
+from ...kit.api.conversation import Call, Image, Message, Part, Text, forget_former_use
 from ...kit.api.types import template_messages
 
 Given = Message | dict[str, Any]
@@ -177,3 +177,18 @@ def test_dicts_are_not_changed() -> None:
 )
 def test_where_images_are(message: Given, expected: list[tuple[int, str]]) -> None:
     assert [*image_urls(message)] == expected
+
+
+def test_a_message_may_still_be_read_as_a_dict(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Engines of users read messages when these were dicts in OpenAI's form."""
+    forget_former_use(monkeypatch)
+    message = Message("user", (Text("a"), Image("u")))
+    assert (message["role"], message["content"][1]["image_url"]) == ("user", {"url": "u"})
+    assert (message.get("content")[0], message.get("tool_calls"), message.get("name", "x")) == (
+        {"type": "text", "text": "a"}, None, "x",
+    )  # fmt: skip
+    with pytest.raises(KeyError):
+        message["tool_calls"]
+    assert len(caplog.messages) == 1
