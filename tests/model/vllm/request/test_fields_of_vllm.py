@@ -54,7 +54,7 @@ def requests(model_dir: Path) -> Any:
 
 def asked(body: dict[str, Any]) -> Generation:
     path = "/v1/chat/completions" if "messages" in body else "/v1/completions"
-    settings = make_settings(request_chat_template=True, unknown_parameters="error")
+    settings = make_settings(request_chat_template="true", unknown_parameters="error")
     received = receive(Request(json.dumps(body).encode(), path=path), settings)
     assert isinstance(received, ParsedRequest), received.failure
     return received.generations[0]
