@@ -97,6 +97,7 @@ def test_trusted_folders_are_not_looked_at(tmp_path: Path) -> None:
 OPTIONS = [
     ({"trust_remote_code": "true"}, REMOTE_CODE, "option.trust_remote_code: expected false in secure mode"),
     ({"chat_template": "{{ messages }}"}, TEMPLATES, "option.chat_template: prohibited in secure mode"),
+    ({"request_chat_template": "true"}, TEMPLATES, "option.request_chat_template: prohibited in secure mode"),
     ({"input_formatter": "mine:read"}, SCRIPTS, "code of your own"),
     ({"backend": "mine:Engine"}, SCRIPTS, "code of your own"),
     ({"tool_parser_plugin": "/etc/hostname"}, SCRIPTS, "code of your own"),

@@ -627,6 +627,9 @@ def test_names_of_the_table_are_unique() -> None:
 def test_conversations() -> None:
     taken = settings(tool_call_parser="hermes", reasoning_parser="qwen3", chat_template="x.jinja")
     assert (taken.tool_call_parser, taken.reasoning_parser, taken.chat_template) == ("hermes", "qwen3", "x.jinja")
+    # vLLM's name of it too.
+    assert not taken.request_chat_template
+    assert settings(trust_request_chat_template="true").request_chat_template
     assert taken.engine_arguments["reasoning_parser"] == "qwen3"
     assert taken.chat_template_content_format == "auto"
     assert settings(tool_call_parser="hermes", enable_auto_tool_choice="true").tool_call_parser == "hermes"
