@@ -13,8 +13,8 @@ from msgspec import UNSET, UnsetType
 
 from ..base import SSE, encode
 from ..openai.bodies import ChatLogprobs, FinishWord, ToolCall
-from ..openai.chat_reply import ChatOptions, StreamChat, WholeChat
-from ..openai.reply import Identity, OpenAIEncoder, RenderError
+from ..openai.chat_reply import StreamChat, WholeChat
+from ..openai.reply import ChatOptions, Identity, OpenAIEncoder, RenderError
 
 __all__ = ["Body", "azure_encoder"]
 

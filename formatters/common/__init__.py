@@ -7,7 +7,7 @@ fields.py          a table's row of a field, unknown names, headers that no dial
 vllm_fields.py     the rows of the fields that vLLM adds to requests, for the tables of dialects; vllm_kinds.py: of what
                    kinds they are
 schemas.py         JSON schemas, put together
-guides.py          what an answer must conform to: response_format, guided decoding
+guides.py          what an answer must conform to: response_format, guided decoding; guide_rows.py: as rows
 custom_tools.py    tools whose input is a text, as functions
 images.py          the parts of messages that are images
 encoder.py         the state of an encoder that hosts read
