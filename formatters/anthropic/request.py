@@ -19,7 +19,8 @@ from ..base import JsonSchema, ParsedRequest, Payload, Request
 from ..client_fields import ClientFields, Paths
 from ..common.fields import Parameter, paths_of, read_rows
 from ..common.forms import Form, Tagged
-from ..common.guides import AskedGuide, Schema, guides_of_others, json_guide, one_guide
+from ..common.guide_rows import guides_of_others
+from ..common.guides import AskedGuide, Schema, json_guide, one_guide
 from ..common.kinds import Anything, Boolean, Integer, Number, Text, Texts
 from ..common.schemas import array
 from ..common.vllm_fields import row, rows

@@ -14,8 +14,8 @@ from msgspec import UNSET, UnsetType
 from ..base import SSE, encode
 from ..common.encoder import RenderError
 from ..openai.bodies import ChatLogprobs, FinishWord, ToolCall
-from ..openai.chat_reply import ChatOptions, StreamChat, WholeChat
-from ..openai.reply import Identity, OpenAIEncoder
+from ..openai.chat_reply import StreamChat, WholeChat
+from ..openai.reply import ChatOptions, Identity, OpenAIEncoder
 
 __all__ = ["Body", "azure_encoder"]
 

@@ -8,7 +8,7 @@ forms.py           objects and lists of fields: reads them, and describes them
 vllm_fields.py     the rows of the fields that vLLM adds to requests, for the tables of dialects; vllm_kinds.py: of what
                    kinds they are
 schemas.py         JSON schemas, put together
-guides.py          what an answer must conform to: response_format, guided decoding
+guides.py          what an answer must conform to: response_format, guided decoding; guide_rows.py: as rows
 encoder.py         what every encoder is; how the end of a sequence is called
 blocks.py          encoders of reasoning, texts and calls, one after the other
 embedding_reply.py encoders of vectors

@@ -17,22 +17,12 @@ from ...model.errors import ParameterError, PayloadError, UnsupportedError
 from ...model.generation import StructuredOutput
 from ...model.options import Settings
 from ..base import JsonSchema, Payload, encode
-from .fields import Parameter, handle_unknown_field
-from .kinds import TEXTS, TEXTS_LENGTH, Anything, Nested, Object, Text, Texts, Tree
+from .fields import handle_unknown_field
+from .kinds import TEXTS, TEXTS_LENGTH, Object, Text, Texts, Tree
 from .schemas import FILLED, STRING, array, objects, one_of
 
 __all__ = [
-    "GUIDES",
-    "SERVED",
-    "AskedGuide",
-    "Schema",
-    "guide_rows",
-    "guides_of_others",
-    "json_guide",
-    "one_guide",
-    "read_guide",
-    "refuse_schema",
-    "regex_guide",
+    "GUIDES", "AskedGuide", "Schema", "json_guide", "one_guide", "read_guide", "refuse_schema", "regex_guide",
 ]  # fmt: skip
 
 
@@ -270,40 +260,3 @@ GUIDES: Mapping[str, Guide] = {
     "guided_whitespace_pattern": Guide(_whitespace, {"type": "null"}),
 }
 """The fields of a request."""
-
-
-@dataclass(frozen=True, slots=True)
-class GuideField(Nested):
-    """A field of GUIDES, for the tables of dialects whose fields are all in tables."""
-
-    guide: str
-
-    @property
-    def schema(self) -> JsonSchema:
-        """As JSON Schema."""
-        return GUIDES[self.guide].schema
-
-    @property
-    def description(self) -> str:
-        """In words."""
-        return "as in OpenAI chat"
-
-    def read(self, name: str, given: Any, settings: Settings) -> StructuredOutput | None:
-        """What the answer must conform to; None: nothing is asked for."""
-        return GUIDES[self.guide].read(name, given, settings).output
-
-
-SERVED = tuple(name for name in GUIDES if name != "guided_whitespace_pattern")
-
-
-def guide_rows(*names: str) -> tuple[Parameter, ...]:
-    """Rows for fields of SERVED."""
-    return tuple(Parameter(name, GuideField(name), None, "structured_output") for name in names)
-
-
-def guides_of_others(*served: str) -> tuple[Parameter, ...]:
-    """Rows for guides by the names of other APIs, but for those that a dialect serves: to ignore one would give an
-    answer in another form than the one that was asked for.
-    """
-    names = (*GUIDES, "output_format", "grammar")
-    return tuple(Parameter(name, Anything(), None, default_only=True) for name in names if name not in served)

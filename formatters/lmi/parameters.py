@@ -18,7 +18,7 @@ from ...model.generation import Beams, Sampling
 from ...model.options import Settings
 from ..client_fields import Paths
 from ..common.fields import Parameter, paths_of, read_rows
-from ..common.guides import SERVED, guide_rows, guides_of_others
+from ..common.guide_rows import SERVED, guide_rows, guides_of_others
 from ..common.kinds import Boolean, Integer, Number, Texts
 from ..common.vllm_fields import row, rows
 from .schemas import SCHEMAS, Schema, schema_of

@@ -24,9 +24,10 @@ from ..common.kinds import Text, Tree
 from ..common.vllm_fields import GENERATION_KEYS
 from ..conversation.template_arguments import read_template_arguments, think
 from ..conversation.tools import ToolUse
-from .chat_reply import ChatOptions, chat_encoder
+from .chat_reply import chat_encoder
 from .messages import MESSAGE, read_messages
 from .parameters import CHAT_TABLE, read_fields, read_streaming, sampling_of
+from .reply import ChatOptions
 from .tools import read_tools
 
 __all__ = ["DOCUMENTS", "PATHS", "parse", "read_chat"]

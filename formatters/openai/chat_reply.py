@@ -35,36 +35,9 @@ from .bodies import (
     Usage,
 )
 from .logprobs import ShownTokens, chat_entries, prompt_logprobs
-from .reply import DONE, FINISH_WORDS, ChunkEncoder, Identity, OpenAIEncoder
+from .reply import DONE, FINISH_WORDS, PLAIN, ChatOptions, ChunkEncoder, Identity, OpenAIEncoder
 
-__all__ = ["ChatOptions", "StreamChat", "WholeChat", "chat_encoder"]
-
-
-@dataclass(frozen=True, slots=True)
-class ChatOptions:
-    """What a request asks for in its response."""
-
-    n: int = 1
-    logprobs: bool = False
-    reasoning: bool = False
-    """Whether messages have their reasoning."""
-    reasoning_content: bool = True
-    """Whether they have it by its older name too."""
-    legacy: bool = False
-    """Whether a call is a `function_call`."""
-    custom: frozenset[str] = frozenset()
-    """The names of functions that stand for custom tools."""
-    prompt_logprobs: bool = False
-    usage: bool = False
-    """Whether a stream ends with the usage."""
-    continuous_usage: bool = False
-    """Whether each chunk has the usage so far."""
-    prompt_ids: bool = False
-    """Whether the prompt's token ids are shown."""
-    token_ids: bool = False
-    """Whether those of the answer are."""
-    ids_for_text: bool = False
-    """Whether log-probabilities have tokens' ids in the place of their text."""
+__all__ = ["StreamChat", "WholeChat", "chat_encoder"]
 
 
 def chat_encoder(model: str, shape: ChatOptions, *, streams: bool) -> OpenAIEncoder:
@@ -104,7 +77,7 @@ def _tool_call(call: Growing, custom: frozenset[str]) -> ToolCall:
 class WholeChat(OpenAIEncoder):
     """One body."""
 
-    shape: ChatOptions = ChatOptions()
+    shape: ChatOptions = PLAIN
     choices: dict[int, _Choice] = field(default_factory=dict[int, _Choice])
 
     def _take(self, delta: Delta, prompt: int) -> list[bytes]:
@@ -177,7 +150,7 @@ class _Streamed:
 class StreamChat(ChunkEncoder):
     """A chunk for every Delta that brings anything."""
 
-    shape: ChatOptions = ChatOptions()
+    shape: ChatOptions = PLAIN
     choices: dict[int, _Streamed] = field(default_factory=dict[int, _Streamed])
 
     def _chunk(

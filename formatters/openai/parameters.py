@@ -18,7 +18,8 @@ from ...model.generation import Sampling
 from ...model.options import Settings
 from ..base import Payload
 from ..common.fields import Parameter, handle_unknown_field
-from ..common.guides import GUIDES, guides_of_others
+from ..common.guide_rows import guides_of_others
+from ..common.guides import GUIDES
 from ..common.kinds import LARGEST, Anything, Boolean, Integer, Number, Object, Text, Texts, read_field
 from ..common.vllm_fields import SAMPLED, TOP_LOGPROBS, rows
 

@@ -22,7 +22,16 @@ from ..base import Response, encode, event_record
 from ..common.encoder import Encoder, RenderError, around
 from .bodies import CompletionDetails, FinishWord, PromptDetails, Usage, error_body
 
-__all__ = ["DONE", "FINISH_WORDS", "ChunkEncoder", "Identity", "OpenAIEncoder", "error_response"]
+__all__ = [
+    "DONE",
+    "FINISH_WORDS",
+    "PLAIN",
+    "ChatOptions",
+    "ChunkEncoder",
+    "Identity",
+    "OpenAIEncoder",
+    "error_response",
+]
 
 DONE = b"data: [DONE]\n\n"
 
@@ -52,6 +61,37 @@ class Identity:
 def error_response(error: LmiError) -> Response:
     """OpenAI's: the error as JSON, with its status."""
     return Response(encode(error_body(error)), error.status, failure=error)
+
+
+@dataclass(frozen=True, slots=True)
+class ChatOptions:
+    """What a chat request asks for in its response."""
+
+    n: int = 1
+    logprobs: bool = False
+    reasoning: bool = False
+    """Whether messages have their reasoning."""
+    reasoning_content: bool = True
+    """Whether they have it by its older name too."""
+    legacy: bool = False
+    """Whether a call is a `function_call`."""
+    custom: frozenset[str] = frozenset()
+    """The names of functions that stand for custom tools."""
+    prompt_logprobs: bool = False
+    usage: bool = False
+    """Whether a stream ends with the usage."""
+    continuous_usage: bool = False
+    """Whether each chunk has the usage so far."""
+    prompt_ids: bool = False
+    """Whether the prompt's token ids are shown."""
+    token_ids: bool = False
+    """Whether those of the answer are."""
+    ids_for_text: bool = False
+    """Whether log-probabilities have tokens' ids in the place of their text."""
+
+
+PLAIN = ChatOptions()
+"""Nothing beyond the text."""
 
 
 @dataclass(slots=True)

@@ -17,7 +17,8 @@ from ...model.generation import StructuredOutput
 from ...model.options import Settings
 from ..base import JsonSchema, Payload
 from ..common.fields import Parameter, handle_unknown_field, read_rows
-from ..common.guides import AskedGuide, guide_rows, guides_of_others, json_guide, one_guide, refuse_schema
+from ..common.guide_rows import guide_rows, guides_of_others
+from ..common.guides import AskedGuide, json_guide, one_guide, refuse_schema
 from ..common.kinds import Anything, Boolean, Integer, Number, Object, Text
 from ..common.schemas import FILLED, STRING, array, objects, one_of
 from ..common.vllm_fields import SAMPLED, TOP_LOGPROBS

@@ -13,7 +13,7 @@ from lmi.formatters import lmi
 from lmi.formatters.azure.request import FIELDS
 from lmi.formatters.base import Request
 from lmi.formatters.common.fields import Parameter
-from lmi.formatters.common.guides import GuideField
+from lmi.formatters.common.guide_rows import GuideField
 from lmi.formatters.common.kinds import Boolean, Ids, Number, Text, Texts
 from lmi.formatters.common.vllm_kinds import Arguments, Biases, Salt, SomeIds
 from lmi.formatters.lmi import dynamic

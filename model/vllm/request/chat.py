@@ -32,12 +32,8 @@ FORCED = "pythonic"
 """A tool parser for calls that a request forces where the options name none. It leaves these to vLLM's guided decoding,
 which makes them JSON; others have the calls made in their own form from vLLM 0.32 on (structural tags)."""
 
-TRUNCATE, TOOLS, TOOL_CHOICE, TEMPLATE = (
-    "sampling.truncate",
-    "prompt.tools",
-    "prompt.tool_choice",
-    "prompt.chat_template",
-)
+TRUNCATE, TOOLS = "sampling.truncate", "prompt.tools"
+TOOL_CHOICE, TEMPLATE = "prompt.tool_choice", "prompt.chat_template"
 """Paths of what is refused."""
 
 WHOLE = Sampling()
