@@ -37,8 +37,10 @@ class FormerMessage(msgspec.Struct, array_like=True, frozen=True):
             log.warning(
                 "messages of a Conversation are typed; what reads them as dicts still works (template_messages)"
             )
-        (made,) = template_messages((self,))  # type: ignore[arg-type]
-        return made[name]
+        return template_messages((self,))[0][name]  # type: ignore[arg-type]
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and self.get(name) is not None
 
     def get(self, name: str, default: Any = None) -> Any:
         """A field, or the default."""

@@ -18,7 +18,6 @@ from ..base import JsonSchema, Payload
 from ..common.forms import Form, Listed, Tagged
 from ..common.kinds import Boolean, Filled, Text
 from ..conversation.builder import NONE, Arguments, Builder
-from ..conversation.carried import uncarried
 from ..conversation.content import MAX_MESSAGES, Content, Contents, PartForm, content_of
 from ..conversation.images import read_url
 
@@ -35,7 +34,8 @@ BILLING = "x-anthropic-billing-header"
 class Blocks(Content):
     """What messages of one role in a row say."""
 
-    reasoning: list[str] = field(default_factory=list[str])
+    reasoning: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+    """Texts and signatures."""
     calls: list[tuple[str, str, str]] = field(default_factory=list[tuple[str, str, str]])
     """Ids, names and arguments."""
     results: list[tuple[str, str | Content, bool]] = field(default_factory=list[tuple[str, str | Content, bool]])
@@ -103,7 +103,7 @@ def _tool_reference(read: Read, content: Content, place: str, settings: Settings
 
 def _thinking(read: Read, content: Blocks, place: str, settings: Settings) -> None:
     """Reasoning that was not shown (`display: "omitted"`) is in its signature."""
-    content.reasoning.append(read["thinking"] or uncarried(read.get("signature", "")))
+    content.reasoning.append((read["thinking"], read.get("signature", "")))
 
 
 def _redacted(read: Read, content: Content, place: str, settings: Settings) -> None:
@@ -232,7 +232,7 @@ def _say(builder: Builder, role: str, said: Blocks) -> None:
     elif role == "assistant":
         turn = builder.answer()
         turn.say(said)
-        turn.reasoning += said.reasoning
+        turn.reasoning += [text or builder.uncarried(signature) for text, signature in said.reasoning]
         for call in said.calls:
             turn.call(*call)
     elif role == "user":

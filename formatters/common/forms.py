@@ -22,7 +22,7 @@ from .fields import handle_unknown_field
 from .kinds import Filled, Kind, Nested, Text, read_field
 from .schemas import array, objects, one_of
 
-__all__ = ["Form", "Listed", "Tagged"]
+__all__ = ["Form", "Listed", "Tagged", "Unread"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +128,24 @@ class Tagged(Nested):
             refused = UnsupportedError if isinstance(tag, str) else PayloadError
             raise refused.of(f"{name}.{self.tag}", tag, " or ".join(map(repr, self.forms)) + self.where)
         return tag, form.read(name, given, settings, self.tag)
+
+
+@dataclass(frozen=True, slots=True)
+class Unread(Nested):
+    """A field that may have no effect: who reads the object decides, and reads it by `form` then."""
+
+    form: Nested
+
+    @property
+    def schema(self) -> JsonSchema:
+        return self.form.schema
+
+    @property
+    def description(self) -> str:
+        return self.form.description
+
+    def read(self, name: str, given: Any, settings: Settings) -> Any:
+        return given
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from ...model.errors import ParameterError, PayloadError
 from ..base import JsonSchema, encode
 from ..common.kinds import Tree
 from ..common.schemas import STRING, one_of
+from .carried import LIMIT, uncarried
 from .content import MAX_MESSAGES, Content, content_of
 
 __all__ = ["NONE", "Arguments", "Builder", "Turn"]
@@ -98,7 +99,7 @@ class Turn:
 class Builder:
     """The messages of one request, in the order in which they are added."""
 
-    __slots__ = ("_count", "_field", "_messages", "_turn", "fields")
+    __slots__ = ("_carried", "_count", "_field", "_messages", "_turn", "fields")
 
     def __init__(self, field: str = "messages") -> None:
         """`field`: what the client calls the list of messages."""
@@ -106,6 +107,8 @@ class Builder:
         self._messages: list[Message] = []
         self._turn: Turn | None = None
         self._count = 0
+        self._carried = LIMIT
+        """How many bytes of reasoning may still be carried."""
         self.fields: dict[str, str] = {}
         """What the client calls images and their URLs, by their paths (ClientFields.own)."""
 
@@ -128,6 +131,12 @@ class Builder:
             content = content_of(content).after("Error: ")
         said = content if isinstance(content, str) else content.made()
         self._add(Message("tool", said, call_id=call_id, name=name), content)
+
+    def uncarried(self, given: str) -> str:
+        """The reasoning that a client carries (carried.py); of more than a request may carry, nothing."""
+        reasoning = uncarried(given, self._carried)
+        self._carried -= len(reasoning.encode())
+        return reasoning
 
     def answer(self) -> Turn:
         """A further answer of the assistant's, which is to be filled."""

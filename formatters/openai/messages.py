@@ -8,13 +8,14 @@ what templates know. Azure's requests have other parts (azure/request.py) in the
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ...model.errors import ParameterError, PayloadError
+from ...model.errors import ParameterError, PayloadError, UnsupportedError
 from ...model.options import Settings
 from ..base import JsonSchema
-from ..common.forms import Form, Listed, Tagged
+from ..common.forms import Form, Listed, Tagged, Unread
 from ..common.kinds import Filled, Text
 from ..conversation.builder import NONE, Arguments, Builder
 from ..conversation.content import MAX_MESSAGES, Content, Contents, PartForm, text_form
@@ -84,7 +85,7 @@ def message_form(roles: Iterable[str], parts: Mapping[str, PartForm], *, others:
                 "content": contents("assistant", said),
                 "name": Text(),
                 "tool_calls": Listed(CALL, most=MAX_MESSAGES, noun="tool calls"),
-                "function_call": FUNCTION,
+                "function_call": Unread(FUNCTION),
                 "refusal": Text(),
                 "reasoning": Text(),
                 "reasoning_content": Text(),
@@ -98,6 +99,8 @@ def message_form(roles: Iterable[str], parts: Mapping[str, PartForm], *, others:
     return Tagged("role", {role: forms[role] for role in roles}, other=other)
 
 
+ROLE = re.compile(r"[\w.-]{1,64}", re.ASCII)
+"""What a role that is not one of ours may be called."""
 ROLES = ("system", "developer", "user", "assistant", "tool", "function")
 MESSAGE = message_form(ROLES, PARTS, others=True)
 
@@ -124,12 +127,19 @@ def read_messages(given: Any, settings: Settings, form: Tagged = MESSAGE) -> Bui
         if role == "assistant":
             if "function_call" in read:
                 function_call = f"call_function_{index}"
+            called = read.pop("function_call", None)
+            if called and not read.get("tool_calls"):
+                read["function_call"] = FUNCTION.read(f"{place}.function_call", called, settings)
             _answer(builder, read, content, function_call)
         elif role == "tool":
             builder.result(read["tool_call_id"], content, name=read.get("name", ""))
         elif role == "function":
             builder.result(function_call, content, name=read["name"])
         else:
+            if role not in form.forms and not ROLE.fullmatch(role):
+                raise UnsupportedError.of(
+                    f"{place}.role", role[:64], "a role of up to 64 letters, digits, '_', '.' or '-'"
+                )
             builder.say(role, content, read.get("name", ""))
     return builder
 
@@ -144,5 +154,5 @@ def _answer(builder: Builder, read: dict[str, Any], content: str | Content, func
         called = call[kind]
         arguments = called.get("arguments", NONE) if kind == "function" else arguments_of(called["input"])
         turn.call(call["id"], called["name"], arguments)
-    if not turn.calls and (function := read.get("function_call")):
+    if function := read.get("function_call"):
         turn.call(function_call, function["name"], function.get("arguments", NONE))

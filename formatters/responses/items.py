@@ -21,7 +21,6 @@ from ..common.forms import Form, Listed, Tagged
 from ..common.kinds import Filled, Text
 from ..common.schemas import STRING, array, one_of
 from ..conversation.builder import NONE, Arguments, Builder, Turn
-from ..conversation.carried import uncarried
 from ..conversation.content import MAX_MESSAGES, Content, Contents, PartForm, text_form
 from ..conversation.custom_tools import arguments_of
 from ..conversation.images import DETAIL, read_url
@@ -150,7 +149,7 @@ def _message(builder: Builder, role: str, read: Read) -> None:
 def _reasoning(builder: Builder, read: Read) -> None:
     """Its content, or what is carried for it, or its summary."""
     texts = ["".join(one["text"] for _, one in read.get(name, ())) for name in ("content", "summary")]
-    reasoning = texts[0] or uncarried(read.get("encrypted_content", "")) or texts[1]
+    reasoning = texts[0] or builder.uncarried(read.get("encrypted_content", "")) or texts[1]
     if reasoning:
         _turn(builder, lambda turn: turn.empty).reasoning.append(reasoning)
 

@@ -94,11 +94,15 @@ def with_references(given: Any, store: ResponseStore | None) -> Any:
         return given
     kept = _KeptItems(store)
     return [
-        kept.item(one.get("id"), f"input[{index}]")
-        if isinstance(one, dict) and one.get("type") == "item_reference"
-        else one
-        for index, one in enumerate(given)
+        kept.item(one.get("id"), f"input[{index}]") if _is_reference(one) else one for index, one in enumerate(given)
     ]
+
+
+def _is_reference(item: Any) -> bool:
+    """Its type may be left out."""
+    return isinstance(item, dict) and (
+        item.get("type") == "item_reference" or (item.get("type") is None and [*item] in (["id"], ["type", "id"]))
+    )
 
 
 class _KeptItems:
@@ -109,10 +113,14 @@ class _KeptItems:
         self._read: dict[str, dict[str, dict[str, Any]]] = {}
         """Items by their ids, by the responses'."""
         self._bytes = 0
+        self._given = set[str]()
 
     def item(self, item_id: Any, place: str) -> dict[str, Any]:
         """The item; raises RequestError."""
         Filled().read(f"{place}.id", item_id)
+        if item_id in self._given:
+            raise ParameterError(f"{place}.id: the item {item_id[:128]!r} is there already", f"{place}.id")
+        self._given.add(item_id)
         if self._store is None:
             told = (
                 f"not supported, responses are not kept here ({OPTION} is not set): send the item itself, as clients do"

@@ -45,6 +45,8 @@ def template_messages(messages: Iterable[Message | TemplateMessage], *, urls: bo
     numbers = _Numbers(urls=urls)
     made: list[TemplateMessage] = []
     calls: Sequence[Call] = ()
+    """Of the assistant's last messages in a row."""
+    answer: TemplateMessage = {}
     results: list[tuple[Message, TemplateMessage, list[TemplateMessage]]] = []
     for message in messages:
         if isinstance(message, Message) and message.role == "tool":
@@ -64,8 +66,11 @@ def template_messages(messages: Iterable[Message | TemplateMessage], *, urls: bo
             content = [*images, *([{"type": "text", "text": content}] if isinstance(content, str) else content)]
         else:
             made += _user(images)
-        calls = message.calls or calls
-        made.append(_said(message, content))
+        if message.role != "assistant" or made[-1:] != [answer]:
+            calls = ()
+        calls = (*calls, *message.calls)
+        answer = _said(message, content)
+        made.append(answer)
     made += _user(_take_results(made, results, calls))
     return made
 
@@ -89,6 +94,8 @@ def _before_calls(content: str | list[TemplateMessage]) -> str | list[TemplateMe
     """A content without the white space at its end: templates write a line break of their own before calls."""
     if isinstance(content, str):
         return content.rstrip()
+    if not content:
+        return ""
     *others, last = content
     return [*others, {**last, "text": last["text"].rstrip()}] if last["type"] == "text" else content
 
@@ -112,9 +119,10 @@ def _take_results(
     results: list[tuple[Message, TemplateMessage, list[TemplateMessage]]],
     calls: Sequence[Call],
 ) -> list[TemplateMessage]:
-    """Adds results in the order of their calls; returns their images."""
+    """Adds results in the order of their calls, those of no call in their own places; returns their images."""
     places = {call.id: place for place, call in reversed([*enumerate(calls)])}
-    ordered = sorted(results, key=lambda result: places.get(result[0].call_id, len(places)))
+    known = iter(sorted((one for one in results if one[0].call_id in places), key=lambda one: places[one[0].call_id]))
+    ordered = [next(known) if one[0].call_id in places else one for one in results]
     made += [result for _, result, _ in ordered]
     return [image for _, _, images in ordered for image in images]
 

@@ -108,6 +108,10 @@ EXAMPLES: tuple[Example, ...] = (
         STREAM, client="openai",
     ),
     Example(
+        "responses", "/v1/responses/input_tokens", "Count input tokens",
+        lambda model: {"model": model, "input": QUESTION}, ("instructions", "input"), client="openai",
+    ),
+    Example(
         "anthropic", "/v1/messages", "Messages", _chat, ("system",), ("temperature", "top_p", "top_k", "max_tokens"),
         {"tools": {"tools": [{**WEATHER, "input_schema": SCHEMA}]}}, STREAM, images="anthropic", client="anthropic",
         headers={"anthropic-version": "2023-06-01"},

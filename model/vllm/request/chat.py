@@ -38,6 +38,8 @@ TOOL_CHOICE, TEMPLATE = "prompt.tool_choice", "prompt.chat_template"
 
 WHOLE = Sampling()
 """Nothing is cut."""
+TRIED = 1 << 16
+"""Characters of a trial's prompt that are looked at: a template may write any number."""
 TRIAL = {"type": "function", "function": {"name": "a", "parameters": {"type": "object", "properties": {}}}}
 """A tool, to try parsers with."""
 
@@ -161,7 +163,7 @@ class ChatRenderer:
 
     def _trial(self, messages: list[dict[str, Any]], template: str | None = None) -> str:
         """The prompt of messages, as text, by a request's `template` or by the model's; raises what templates raise."""
-        prompt = self.render(self._form(messages=messages, chat_template=template))
+        prompt = self.render(self._form(messages=messages, chat_template=template), shortened=lambda text: text[:TRIED])
         text: str = self._core.get_tokenizer().decode(prompt["prompt_token_ids"])
         return text
 

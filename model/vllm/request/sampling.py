@@ -17,9 +17,8 @@ if TYPE_CHECKING:
 __all__ = ["LIMITS", "sampling_params"]
 
 EXTRA = "sampling.extra_args"
-TRANSFERS = ("kv_transfer_params", "ec_transfer_params")
-"""Names in `SamplingParams.extra_args` that vLLM's connectors read, and that are requests' own fields: a value of
-another form there ends the core."""
+TRANSFERS = ("kv_transfer_params", "ec_transfer_params", "kv_cache_report_mode")
+"""Names in `SamplingParams.extra_args` that vLLM's core itself reads: a value of another form there may end it."""
 
 LIMITS: Mapping[str, str] = {
     "temperature": "up to 2",

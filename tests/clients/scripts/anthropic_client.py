@@ -459,7 +459,7 @@ def a_bad_value_is_a_bad_request(client: Anthropic, told: Told) -> None:
     for wrong, place in (
         ({"extra_body": {"temperature": -1}}, "temperature"),
         ({"max_tokens": -1}, "max_tokens"),
-        ({"tools": [{"type": "bash_20250124", "name": "bash"}]}, "tools[0].type"),
+        ({"tools": [{"name": "look"}]}, "tools[0].input_schema"),
         ({"tool_choice": {"type": "any"}}, "tool_choice"),
         ({"messages": [{"role": "king", "content": "a"}]}, "messages[0].role"),
     ):

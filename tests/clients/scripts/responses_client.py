@@ -327,7 +327,9 @@ def what_is_not_there_is_refused_by_name(client: Any, told: Any) -> None:
         assert names(refused(lambda field=field, value=value: ask(client, "a", **{field: value})), field, told)
     web = {"tools": [{"type": "web_search"}], "tool_choice": {"type": "web_search"}}
     assert names(refused(lambda: ask(client, "a", **web)), "tool_choice.type", told)
-    assert names(refused(lambda: ask(client, [{"type": "item_reference", "id": "msg_1"}])), "input[0].type", told)
+    kind, place = (openai.NotFoundError, "id") if told["store"] else (openai.BadRequestError, "type")
+    error = refused(lambda: ask(client, [{"type": "item_reference", "id": "msg_1"}]), kind)
+    assert names(error, f"input[0].{place}", told)
 
 
 @check

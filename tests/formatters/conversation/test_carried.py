@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 
 from lmi.formatters.conversation.carried import LIMIT, MARK, carried, uncarried
 
-TEXTS = ["", "hm", "Größe 🎈\n\0", "\ud83d", "a" * LIMIT]
+from ...kit.api.conversation import Builder
+
+TEXTS = ["", "hm", "Größe 🎈\n\0", "a" * LIMIT]
 
 
 @pytest.mark.parametrize("text", TEXTS, ids=lambda text: repr(text)[:20])
@@ -22,9 +24,14 @@ def test_there_and_back(text: str) -> None:
     assert uncarried(packed) == text
 
 
-@given(st.text(alphabet=st.characters()))
+@given(st.text())
 def test_any_text(text: str) -> None:
     assert uncarried(carried(text)) == text
+
+
+def test_half_a_character_does_not_come_back() -> None:
+    """Engines give none, and no message to them could hold it."""
+    assert uncarried(carried("a\ud83d")) == "a?"
 
 
 def packed(data: bytes) -> str:
@@ -46,6 +53,7 @@ OTHERS = {
     "changed": packed(zlib.compress(b"hm" * 100)[:-1] + b"?"),
     "not packed": packed(b"hm"),
     "no UTF-8": packed(zlib.compress(b"\xff")),
+    "half a character": packed(zlib.compress("\ud83d".encode(errors="surrogatepass"))),
     "beyond the limit": packed(zlib.compress(b"a" * (LIMIT + 1))),
     "a bomb": packed(zlib.compress(b"\0" * (1 << 28))),
 }
@@ -74,3 +82,9 @@ def test_a_bomb_is_not_unpacked(monkeypatch: pytest.MonkeyPatch) -> None:
     finally:
         tracemalloc.stop()
     assert peak < 4 * LIMIT
+
+
+def test_all_that_a_request_carries_is_bounded() -> None:
+    """Each is within the limit, and all together are not."""
+    block, builder = carried("a" * (LIMIT // 2)), Builder()
+    assert [len(builder.uncarried(block)) for _ in range(4)] == [LIMIT // 2, LIMIT // 2, 0, 0]

@@ -219,7 +219,11 @@ FAULTS: list[tuple[Any, type[LmiError], str]] = [
         PayloadError,
         "messages[1].tool_calls[0].function.arguments: expected a JSON object, or one as text, got 5",
     ),
-    ({"role": "assistant", "function_call": {}}, PayloadError, "messages[1].function_call.name: expected a non-empty "),
+    (
+        {"role": "assistant", "function_call": {"name": 5}},
+        PayloadError,
+        "messages[1].function_call.name: expected a non",
+    ),
 ]
 
 

@@ -192,6 +192,10 @@ def test_references_to_items_that_are_kept(store: Store) -> None:
     given = [{"role": "user", "content": "Hello"}, *items, result]
     sent = [{"role": "user", "content": "Hello"}, *first["output"], result]
     assert said(conversation(given, store_=store)) == said(conversation(sent))
+    with pytest.raises(ParameterError, match=r"^input\[4\].id: .*is there already"):
+        asked([*given, items[0]], store_=store)
+    untyped = [{"role": "user", "content": "Hello"}, *({"id": item["id"]} for item in items), result]
+    assert said(conversation(untyped, store_=store)) == said(conversation(sent))
     # What goes on from it has the items themselves.
     second = answered(store, given, Delta(0, "so", finish=end()))
     assert page(store, "DELETE", first["id"])["deleted"]

@@ -7,6 +7,7 @@ import pytest
 from lmi.formatters.azure.request import PARTS as AZURE_PARTS
 from lmi.formatters.common.kinds import Boolean, Filled, Integer, Nested
 from lmi.formatters.common.kinds import Text as TextKind
+from lmi.formatters.conversation.builder import Builder
 from lmi.formatters.conversation.carried import uncarried
 from lmi.formatters.conversation.content import Content, Contents
 from lmi.formatters.openai.messages import PARTS as OPENAI_PARTS
@@ -14,9 +15,24 @@ from lmi.model import former_fields
 from lmi.model.conversation import Call, Image, Message, Part, Text
 
 __all__ = [
-    "AZURE_PARTS", "OPENAI_PARTS", "Boolean", "Call", "Content", "Contents", "Filled", "Image", "Integer", "Message",
-    "Nested", "Part", "Text", "TextKind", "forget_former_use", "uncarried",
-]  # fmt: skip
+    "AZURE_PARTS",
+    "OPENAI_PARTS",
+    "Boolean",
+    "Builder",
+    "Call",
+    "Content",
+    "Contents",
+    "Filled",
+    "Image",
+    "Integer",
+    "Message",
+    "Nested",
+    "Part",
+    "Text",
+    "TextKind",
+    "forget_former_use",
+    "uncarried",
+]
 
 
 def forget_former_use(monkeypatch: pytest.MonkeyPatch) -> None:

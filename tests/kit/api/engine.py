@@ -52,10 +52,12 @@ from lmi.model.vllm.library.internals import v2_takes_processors
 from lmi.model.vllm.library.parts import part as vllm_part
 from lmi.model.vllm.options import engine_arguments
 from lmi.model.vllm.request.chat import ChatRenderer
+from lmi.model.vllm.request.sampling import TRANSFERS as EXTRA_OF_VLLM
 from lmi.model.vllm.request.structured import structured_outputs
 from lmi.model.vllm.setup.plugins import registered as registered_parsers
 
 __all__ = [
+    "EXTRA_OF_VLLM",
     "PROMPT_PIECE",
     "RESPONSE_TOKEN",
     "Abort",
@@ -108,7 +110,7 @@ __all__ = [
     "structured_outputs",
     "v2_takes_processors",
     "vllm_core",
-]  # fmt: skip
+]
 
 
 def renderer_of(config: Any) -> Any:

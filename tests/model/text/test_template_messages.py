@@ -69,7 +69,7 @@ MADE: dict[str, tuple[list[Given], list[dict[str, Any]]]] = {
     # What belongs to no call of the last answer comes last, and stays in its order.
     "results of no call": (
         [called("a"), result("y"), result("a"), result("x")],
-        [calls("a"), *results("a", "y", "x")],
+        [calls("a"), *results("y", "a", "x")],
     ),
     "two results of one call": (
         [called("a", "b"), result("b"), Message("tool", "1", call_id="a"), Message("tool", "2", call_id="a")],
@@ -192,3 +192,23 @@ def test_a_message_may_still_be_read_as_a_dict(
     with pytest.raises(KeyError):
         message["tool_calls"]
     assert len(caplog.messages) == 1
+
+
+def test_calls_of_answers_in_a_row_have_their_results_in_order() -> None:
+    """Reasoning between two calls makes two answers of them."""
+    given = [called("a"), called("b"), result("x"), result("b"), result("a")]
+    assert [one.get("tool_call_id") for one in template_messages(given)] == [None, None, "x", "a", "b"]
+    again = [called("a"), result("a"), called("b"), result("b"), called("a"), called("c"), result("c"), result("a")]
+    assert [one["tool_call_id"] for one in template_messages(again) if one["role"] == "tool"] == ["a", "b", "a", "c"]
+
+
+def test_an_answer_of_no_parts() -> None:
+    (made,) = template_messages([Message("assistant", (), calls=(Call("a", "f", "{}"),))])
+    assert made["content"] == ""
+
+
+def test_a_result_with_an_image_is_read_as_a_dict_too() -> None:
+    message = result("a", Text("seen"), Image("u"))
+    assert (message["content"], message.get("nope"), "tool_call_id" in message, "name" in message) == (
+        "seen", None, True, False,
+    )  # fmt: skip

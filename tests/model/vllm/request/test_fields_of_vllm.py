@@ -7,6 +7,7 @@ body --vLLM's protocol, renderer, InputProcessor--> EngineCoreRequest
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,6 +19,7 @@ from lmi.model.vllm.request.budget import ThinkingBudget
 
 from ....demo.model import question
 from ....kit.api.dialects import receive
+from ....kit.api.engine import EXTRA_OF_VLLM
 from ....kit.api.errors import ParameterError, RequestError, UnsupportedError
 from ....kit.api.options import make_settings
 from ....kit.api.types import Delta, Event, Generation, ParsedRequest, Request, Sampling, Started
@@ -281,3 +283,14 @@ def test_reasoning_ends_with_its_budget(backend: Any) -> None:
     short = run(backend, messages=messages, thinking_token_budget=4)[2].finish
     assert short.reasoning_tokens < usual.reasoning_tokens
     assert short.reasoning_tokens <= 8
+
+
+def test_names_of_extra_arguments_that_vllms_core_reads_are_refused() -> None:
+    """A new version may read another one: a client could tell the scheduler what to do."""
+    import vllm
+
+    places = [path for room in ("v1", "distributed") for path in (Path(vllm.__file__).parent / room).rglob("*.py")]
+    read = r"extra_args\s*(?:\.get\(|\[)\s*[\"'](\w+)[\"']"
+    names = {name for path in places for name in re.findall(read, path.read_text("utf-8"))}
+    assert names <= {*EXTRA_OF_VLLM}
+    assert "kv_transfer_params" in names

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from jinja2 import TemplateError
 
 from lmi.model.vllm.request.roles import ROLES, TemplateRoles
 
@@ -25,6 +26,14 @@ def one_system(given: Given) -> str:
     if any(one["role"] == "system" for one in given[1:]):
         raise ValueError("System message must be at the beginning.")
     return showing("system", "user")(given)
+
+
+def every_second(given: Given) -> str:
+    """A template that takes the system's first message in front, and then looks at every second message, as Gemma's."""
+    first, rest = (given[0]["content"], given[1:]) if given[0]["role"] == "system" else ("", given)
+    if any((one["role"] == "user") != (index % 2 == 0) for index, one in enumerate(rest)):
+        raise TemplateError("Conversation roles must alternate user/assistant/user/assistant/...")
+    return "\n".join([first, *(str(one["content"]) for one in rest)])
 
 
 def any_role(given: Given) -> str:
@@ -48,9 +57,12 @@ USUAL = ("system", "user", "assistant", "tool")
         (showing(*USUAL), [SYSTEM, USER, SO, LATE, USER], [SYSTEM, USER, SO, LATE, USER]),
         (showing(*USUAL), [DEVELOPER, USER], [SYSTEM, USER]),
         (one_system, [SYSTEM, USER, SO, LATE, USER, PARTS], [Message("system", "a\nb\nc\nd"), USER, SO, USER]),
-        (one_system, [USER, LATE, USER], [LATE, USER, USER]),
-        # What the system says in front is as it came: the template says what it takes.
-        (one_system, [SYSTEM, LATE, USER], [SYSTEM, LATE, USER]),
+        # What the user says before and after it is one turn.
+        (one_system, [USER, LATE, USER], [LATE, Message("user", (Text("Hi"), Text("Hi")))]),
+        (one_system, [USER, USER, SO, LATE], [LATE, USER, USER, SO]),
+        (one_system, [SYSTEM, LATE, USER], [Message("system", "a\nb"), USER]),
+        (every_second, [SYSTEM, USER, SO, LATE, USER], [Message("system", "a\nb"), USER, SO, USER]),
+        (every_second, [SYSTEM, LATE, USER], [Message("system", "a\nb"), USER]),
         (one_system, [SYSTEM, DEVELOPER, USER, DEVELOPER], [Message("system", "a\na\na"), USER]),
         (one_system, [{"role": "user", "content": "Hi"}, {"role": "system", "content": "b"}], None),
     ],
@@ -81,7 +93,31 @@ def test_a_template_is_tried_once_a_role() -> None:
     assert not tried
     for _ in range(3):
         roles.fitted([DEVELOPER, USER, LATE])
-    assert len(tried) == 2
+    # The role, and three conversations with a later system message.
+    assert len(tried) == 4
     for number in range(ROLES + 9):
-        roles.fitted([Message(f"role {number}", "a")])
-    assert len(roles._shown) == ROLES
+        roles.fitted([DEVELOPER, Message(f"role{number}", "a"), USER])
+    assert len(roles._found) == ROLES
+    # What others ask for keeps no trial from being remembered.
+    before = len(tried)
+    roles.fitted([DEVELOPER, Message("role72", "a"), USER])
+    assert len(tried) == before
+
+
+def test_a_fault_that_is_no_templates_is_not_remembered() -> None:
+    faults = [MemoryError()]
+
+    def render(given: Given) -> str:
+        if faults:
+            raise faults.pop()
+        return any_role(given)
+
+    roles = TemplateRoles(render)
+    with pytest.raises(MemoryError):
+        roles.fitted([DEVELOPER, USER])
+    assert [*roles.fitted([DEVELOPER, USER])] == [DEVELOPER, USER]
+
+
+def test_a_conversation_has_few_roles_of_its_own() -> None:
+    with pytest.raises(UnsupportedError, match="expected at most 4 roles beside the usual ones, got 5"):
+        TemplateRoles(any_role).fitted([Message(f"role{number}", "a") for number in range(5)])
