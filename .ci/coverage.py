@@ -16,6 +16,7 @@ FLOORS = {
     "formatters/anthropic": 98,
     "formatters/azure": 98,
     "formatters/common": 97,
+    "formatters/conversation": 98,
     "formatters/lmi": 97,
     "formatters/minimal": 99,
     "formatters/openai": 98,
