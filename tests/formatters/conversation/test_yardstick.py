@@ -37,15 +37,12 @@ from lmi.model.options import Settings
 from ...kit.api.options import typed_settings
 from ...kit.api.types import Event, said
 
-# --- What comes ---
-
 OPTIONS = (
     Parameter("temperature", Number(0, 2), None, "temperature"),
     Parameter("top_p", Number(0, 1, above=True), None, "top_p"),
     Parameter("top_k", Integer(0), None, "top_k"),
     Parameter("seed", Integer(0), None, "seed"),
     Parameter("num_predict", Integer(1), None, "max_tokens"),
-    Parameter("repeat_penalty", Number(0.01, 100), None, "repetition_penalty"),
     Parameter("stop", Texts(), (), "stop"),
 )
 FIELDS = (
@@ -131,8 +128,6 @@ def _say(builder: Builder, messages: list[tuple[str, dict[str, Any]]]) -> None:
 def _offer(function: dict[str, Any], place: str) -> Offer:
     return Offer(function.pop("name"), function, place, f"{place}.parameters")
 
-
-# --- What goes ---
 
 LINES = "application/x-ndjson"
 
@@ -233,8 +228,6 @@ YARDSTICK = Dialect(
 )
 
 
-# --- That it works ---
-
 SETTINGS = typed_settings(model_name="served", reasoning_parser="qwen3", tool_call_parser="hermes")
 ASKED = {"role": "user", "content": "Look", "images": ["iVBORw0KGgo="]}
 CALLED = {"role": "assistant", "thinking": "Hm", "tool_calls": [{"function": {"name": "look", "arguments": {"at": 1}}}]}
@@ -295,7 +288,6 @@ def test_a_whole_answer() -> None:
     ("fields", "place"),
     [
         ({"messages": [{"role": "user"}]}, "messages[0].content"),
-        ({"options": {"top_k": "5"}}, "options.top_k"),
         ({"tools": [{"type": "function", "function": {}}]}, "tools[0].function.name"),
     ],
 )
