@@ -169,7 +169,7 @@ def test_a_template_decides_on_the_roles_of_its_request(requests: Any) -> None:
 
     assert prompt(TEMPLATE).startswith("<user>Hi<system>Be brief.<user>Well?")
     strict = "{% if messages[1:] | selectattr('role', 'eq', 'system') | list %}{{ raise_exception('late') }}{% endif %}"
-    assert prompt(strict + TEMPLATE).startswith("<system>Be brief.<user>Hi<user>Well?")
+    assert prompt(strict + TEMPLATE).startswith("<system>Be brief.<user>Hi\nWell?")
 
 
 REFUSED: list[tuple[dict[str, Any], type[RequestError], str]] = [
