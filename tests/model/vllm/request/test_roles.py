@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from jinja2 import TemplateError
 
 from lmi.model.vllm.request.roles import ROLES, TemplateRoles
 
@@ -32,7 +31,7 @@ def every_second(given: Given) -> str:
     """A template that takes the system's first message in front, and then looks at every second message, as Gemma's."""
     first, rest = (given[0]["content"], given[1:]) if given[0]["role"] == "system" else ("", given)
     if any((one["role"] == "user") != (index % 2 == 0) for index, one in enumerate(rest)):
-        raise TemplateError("Conversation roles must alternate user/assistant/user/assistant/...")
+        raise ValueError("Conversation roles must alternate user/assistant/user/assistant/...")
     return "\n".join([first, *(str(one["content"]) for one in rest)])
 
 
