@@ -331,7 +331,7 @@ def test_beside_user_code_too(
 
 @pytest.mark.parametrize("user_code", [False, True])
 @pytest.mark.parametrize("place", ["matches", "parse", "refuse"])
-@pytest.mark.parametrize("name", ["lmi", "tgi", "dynamic", "anthropic", "openai", "azure", "minimal"])
+@pytest.mark.parametrize("name", [known.name for known in DIALECTS])
 def test_a_fault_of_a_dialect_before_anything_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture,
     name: str, place: str, user_code: bool,

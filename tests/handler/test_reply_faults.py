@@ -15,6 +15,7 @@ import pytest
 
 from lmi.handler.exchange import Exchange
 
+from ..kit.api.dialects import GENERATING
 from ..kit.api.handler import AsyncBatcher, AsyncService, Frame, PlainBatch, RollingBatch, Whole, started_service
 from ..kit.api.types import Delta, Event, Failed, Finish, Request, Response, ResponseEncoder, Started, Token
 from ..kit.user_code.engine import ScriptedEngine
@@ -23,6 +24,7 @@ END = Finish("eos", generated_tokens=2)
 FAULT = "the output formatter failed: 'a fault'"
 BODIES: dict[str, Any] = {
     "lmi": {"inputs": "Hi"},
+    "dynamic": {"inputs": "Hi"},
     "tgi": {"inputs": "Hi"},
     "chat": {"messages": [{"role": "user", "content": "Hi"}]},
     "completions": {"prompt": "Hi"},
@@ -30,6 +32,7 @@ BODIES: dict[str, Any] = {
     "minimal": {"model": "a", "messages": [{"role": "user", "content": "Hi"}]},
     "azure": {"messages": [{"role": "user", "content": "Hi"}]},
     "anthropic": {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 5},
+    "responses": {"input": "Hi"},
 }
 DIALECTS = {"chat": "openai", "completions": "openai", "several prompts": "openai"}
 
@@ -87,6 +90,10 @@ class Place:
 
 def asked(kind: str = "lmi", **more: Any) -> Request:
     return Request(json.dumps({**BODIES[kind], **more}).encode(), attributes={"dialect": DIALECTS.get(kind, kind)})
+
+
+def test_every_dialect_is_there() -> None:
+    assert {DIALECTS.get(kind, kind) for kind in BODIES} == {known.name for known in GENERATING}
 
 
 @pytest.mark.parametrize("at", [0, 1, 2], ids=["start", "first token", "last token"])
