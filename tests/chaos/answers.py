@@ -175,6 +175,57 @@ def _message_lines(documents: Sequence[Doc]) -> Seen:
     return _messages(documents)
 
 
+def _batch(documents: Sequence[Any]) -> Seen:
+    ((made,),) = documents
+    return Seen(made["generated_text"], (), None, (), ())
+
+
+def _batch_lines(documents: Sequence[Doc]) -> Seen:
+    pieces = [piece for line in documents for piece in line["outputs"]]
+    if len(pieces) != len(documents):
+        raise ValueError("a line has not one output")
+    return Seen("".join(pieces), (), None, (), ())
+
+
+def _anthropic_usage(usage: Doc) -> tuple[tuple[str, int], ...]:
+    return (
+        ("input", usage["input_tokens"] + usage["cache_read_input_tokens"]),
+        ("output", usage["output_tokens"]),
+    )
+
+
+def _anthropic(documents: Sequence[Doc]) -> Seen:
+    (made,) = documents
+    (block,) = made["content"]
+    return Seen(block["text"], (), made["stop_reason"], _anthropic_usage(made["usage"]), ())
+
+
+def _anthropic_events(documents: Sequence[Doc]) -> Seen:
+    *events, ended, stop = documents
+    if stop["type"] != "message_stop":
+        raise UnfinishedError("message_stop is missing")
+    text = "".join(one["delta"]["text"] for one in events if one["type"] == "content_block_delta")
+    return Seen(text, (), ended["delta"]["stop_reason"], _anthropic_usage(ended["usage"]), ())
+
+
+def _response(documents: Sequence[Doc]) -> Seen:
+    (made,) = documents
+    ((part,),) = [item["content"] for item in made["output"]]
+    usage = tuple((name, made["usage"][name]) for name in ("input_tokens", "output_tokens", "total_tokens"))
+    return Seen(part["text"], (), made["status"], usage, ())
+
+
+def _response_events(documents: Sequence[Doc]) -> Seen:
+    if [one["sequence_number"] for one in documents] != list(range(len(documents))):
+        raise ValueError("events are missing or out of order")
+    if documents[-1]["type"] != "response.completed":
+        raise UnfinishedError("response.completed is missing")
+    seen = _response([documents[-1]["response"]])
+    if seen.text != "".join(one["delta"] for one in documents if one["type"] == "response.output_text.delta"):
+        raise ValueError("the pieces are not the text")
+    return seen
+
+
 READERS = {
     "whole": _whole,
     "lines": _lines,
@@ -186,7 +237,16 @@ READERS = {
     "message": _message,
     "message lines": _message_lines,
     "message events": _messages,
+    "batch": _batch,
+    "batch lines": _batch_lines,
+    "anthropic": _anthropic,
+    "anthropic events": _anthropic_events,
+    "response": _response,
+    "response events": _response_events,
 }
-STREAMED = ("lines", "chat chunks", "Azure chunks", "text chunks", "message lines", "message events")
+STREAMED = (
+    "lines", "chat chunks", "Azure chunks", "text chunks", "message lines", "message events", "batch lines",
+    "anthropic events", "response events",
+)  # fmt: skip
 ENDED = ("chat chunks", "Azure chunks", "text chunks", "message events")
 """Those whose stream ends with a mark."""

@@ -47,7 +47,7 @@ class Kind:
     """By mark and number."""
     dialect: str
     routes: tuple[str, ...]
-    """On the local server; behind DJL there is one, and an attribute names the dialect."""
+    """On the local server; without one, and behind DJL, it is /invocations and an attribute names the dialect."""
     accept: str = "application/json"
 
 
@@ -120,6 +120,32 @@ def _completion(stream: bool) -> Callable[[str, int], Body]:
     return body
 
 
+def _batched(stream: bool) -> Callable[[str, int], Body]:
+    def body(mark: str, number: int) -> Body:
+        given = {"max_new_tokens": 90, "guided_choice": [_guided(mark, number)]}
+        return {"inputs": [_prompt(mark, number)], "parameters": given, "stream": stream}
+
+    return body
+
+
+def _anthropic(stream: bool) -> Callable[[str, int], Body]:
+    def body(mark: str, number: int) -> Body:
+        messages = [{"role": "user", "content": _prompt(mark, number)}]
+        form = {"type": "json_schema", "schema": {"enum": [_guided(mark, number)]}}
+        asked = {"messages": messages, "temperature": 0, "max_tokens": 90, "stream": stream}
+        return {**asked, "output_config": {"format": form}}
+
+    return body
+
+
+def _responses(stream: bool) -> Callable[[str, int], Body]:
+    def body(mark: str, number: int) -> Body:
+        asked = {"input": _prompt(mark, number), "temperature": 0, "max_output_tokens": 90, "stream": stream}
+        return {**asked, "structured_outputs": {"choice": [_guided(mark, number)]}}
+
+    return body
+
+
 LMI = ("/invocations", "/predictions/model")
 AZURE = "/chat/completions?api-version=2024-05-01-preview"
 KINDS: dict[str, Kind] = {
@@ -139,6 +165,12 @@ KINDS: dict[str, Kind] = {
     "chat logprobs": Kind("chat", _chat(False, logprobs=True, top_logprobs=0), "openai", ("/v1/chat/completions",)),
     "Azure": Kind("chat", _chat(False, "schema"), "azure", (AZURE,)),
     "Azure stream": Kind("Azure chunks", _chat(True, "schema"), "azure", (AZURE,)),
+    "dynamic": Kind("batch", _batched(False), "dynamic", ()),
+    "dynamic stream": Kind("batch lines", _batched(True), "dynamic", ()),
+    "Anthropic": Kind("anthropic", _anthropic(False), "anthropic", ("/v1/messages",)),
+    "Anthropic stream": Kind("anthropic events", _anthropic(True), "anthropic", ("/v1/messages",)),
+    "response": Kind("response", _responses(False), "responses", ("/v1/responses",)),
+    "response stream": Kind("response events", _responses(True), "responses", ("/v1/responses",)),
     "minimal": Kind("message", _minimal(False), "minimal", ("/chat/completions",)),
     "minimal lines": Kind("message lines", _minimal(True), "minimal", ("/chat/completions",)),
     "minimal events": Kind("message events", _minimal(True), "minimal", ("/chat/sse",), "text/event-stream"),
@@ -153,7 +185,7 @@ def pool(size: int, host: str, kinds: Sequence[str] = tuple(KINDS)) -> list[Case
     for number in range(size):
         name = kinds[number % len(kinds)]
         kind, mark = KINDS[name], f"mk{10007 * (number + 1) % 100_000:05d}q"
-        if host == "server":
+        if host == "server" and kind.routes:
             path, told = kind.routes[number // len(kinds) % len(kind.routes)], {}
         else:
             path, told = "/invocations", {ATTRIBUTES: f"dialect={kind.dialect}"}

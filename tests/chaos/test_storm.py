@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from ..kit.api.dialects import GENERATING
 from ..kit.djl.lockout import locked_out
 from .answers import Seen
 from .cases import KINDS, pool
@@ -40,6 +41,10 @@ MINE = pool(1, "server")[0].mark
 OTHER = pool(2, "server")[1].mark
 ERROR = b'{"error": "the engine is gone", "code": 424}\n'
 FIRST = stream(MINE).splitlines(keepends=True)[0]
+
+
+def test_every_dialect_is_asked() -> None:
+    assert {kind.dialect for kind in KINDS.values()} == {known.name for known in GENERATING}
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ import pytest
 from lmi.formatters import NO_ADAPTERS, NotReadyError, ParsedRequest, Request, Response, Route, receive
 
 from ..kit.answers.events import end, feed
+from ..kit.api.dialects import DIALECTS, Dialect, named
 from ..kit.api.errors import AdapterError, LmiError, ModelNotFoundError
 from ..kit.api.handler import Workers, attributes_of, dialect_of
 from ..kit.api.options import typed_settings
@@ -68,8 +69,12 @@ FORMS = {
     "minimal": Form({"messages": USER, "model": "any"}, "/chat/completions", dialect="minimal"),
     "vectors": Form({"inputs": "Hi"}, options={"task": "embed"}),
     "openai's vectors": Form({"input": "Hi"}, "/v1/embeddings", options={"task": "embed"}),
+    "anthropic": Form({"messages": USER, "max_tokens": 5}, "/v1/messages"),
+    "responses": Form({"input": "Hi"}, "/v1/responses"),
+    "dynamic": Form({"inputs": "Hi"}, dialect="dynamic"),
+    "tokens": Form({"prompt": "Hi"}, "/tokenize"),
+    "rerank": Form({"query": "Hi", "documents": ["a"]}, "/rerank", options={"task": "rank"}),
 }
-WITH_MODEL = ["chat", "text", "azure", "minimal", "openai's vectors"]
 every_form = pytest.mark.parametrize("form", FORMS)
 
 
@@ -109,6 +114,19 @@ def refused(found: ParsedRequest | Response) -> tuple[int, LmiError]:
     assert isinstance(found, Response)
     assert found.failure is not None
     return found.status, found.failure
+
+
+def dialect(form: str) -> Dialect:
+    found = ask(form)
+    assert isinstance(found, ParsedRequest), found.body
+    return named(found.dialect)
+
+
+WITH_MODEL = [form for form in FORMS if dialect(form).names_model]
+
+
+def test_every_dialect_is_there() -> None:
+    assert {dialect(form).name for form in FORMS} == {known.name for known in DIALECTS}
 
 
 @every_form
@@ -155,7 +173,7 @@ def test_a_list_of_empty_names_says_nothing() -> None:
     assert keys(ask("lmi", adapters=["", ""])) == [None]
 
 
-@pytest.mark.parametrize("form", ["lmi", "tgi", "vectors"])
+@pytest.mark.parametrize("form", [form for form in FORMS if form not in WITH_MODEL])
 def test_other_dialects_have_no_model(form: str) -> None:
     assert keys(ask(form, model="a", options={"unknown_parameters": "ignore"})) == [None]
 
@@ -222,7 +240,7 @@ def test_a_list_of_the_wrong_length_is_refused(form: str) -> None:
     status, failure = refused(ask(form, adapters=["a", "b"]))
     assert failure.message == "adapters: expected a name for each of the 1 inputs, got 2 names"
     assert failure.param == "adapters"
-    assert status == {"lmi": 424, "vectors": 424}.get(form, 422 if form == "tgi" else 400)
+    assert status == {"lmi": 424, "vectors": 424, "dynamic": 424}.get(form, 422 if form == "tgi" else 400)
 
 
 @every_form
@@ -261,10 +279,7 @@ def test_an_unknown_one_is_refused_without_a_word_about_others() -> None:
         assert error.pop("message") == "adapters: adapter 'c' is not registered"
         assert error["code"] == "model_not_found"
     statuses = {form: refused(ask(form, adapters="c"))[0] for form in FORMS}
-    assert statuses == {
-        "lmi": 424, "tgi": 404, "chat": 404, "text": 404, "azure": 404, "minimal": 404, "vectors": 424,
-        "openai's vectors": 404,
-    }  # fmt: skip
+    assert statuses == {form: 424 if form in ("lmi", "vectors", "dynamic") else 404 for form in FORMS}
 
 
 @every_form

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import fields
 from typing import Any
 
 import msgspec
@@ -328,6 +329,14 @@ def test_the_path_and_the_query_tell(path: str, query: dict[str, str], found: Di
     assert detect({"messages": []}, Request(b"", path=path, query=query), EXPLICIT) is lmi
     named = Request(b"", path=path, query=query, attributes={"dialect": "openai"})
     assert detect({"messages": []}, named, EXPLICIT) is openai
+
+
+@pytest.mark.parametrize("member", [member.name for member in fields(Dialect)])
+def test_a_dialect_has_every_member(member: str) -> None:
+    """One that was forgotten is no silent default."""
+    others = {one.name: getattr(lmi, one.name) for one in fields(Dialect) if one.name != member}
+    with pytest.raises(TypeError, match=f"'{member}'"):
+        Dialect(**others)
 
 
 def test_formats_have_names_of_their_own() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ..kit.api.dialects import parse
+from ..kit.api.dialects import CONVERSING, parse
 from ..kit.api.engine import image_parts
 from ..kit.api.errors import PayloadError
 from ..kit.api.options import typed_settings
@@ -56,6 +56,10 @@ CALLS: dict[str, Callable[[Any, Any, Any], list[Any]]] = {
 }
 """The dialects that have calls: how a call and its result are sent back."""
 CHATS = (*CALLS, "minimal")
+
+
+def test_every_dialect_is_there() -> None:
+    assert set(CHATS) == {known.name for known in CONVERSING}
 
 
 def asked(dialect: str, *history: Any) -> ParsedRequest:

@@ -12,6 +12,7 @@ import pytest
 from lmi.formatters import ParsedRequest, Request, receive
 
 from ..kit.answers.events import end, feed
+from ..kit.api.dialects import GENERATING
 from ..kit.api.options import typed_settings
 from ..kit.api.types import Delta, Event, Started
 
@@ -62,6 +63,12 @@ def parsed(form: Form, **fields: Any) -> ParsedRequest:
     call = receive(request, settings)
     assert isinstance(call, ParsedRequest), call.body
     return call
+
+
+def test_every_dialect_that_names_its_model_is_there() -> None:
+    """But for those whose answers have no generated text."""
+    asked = {parsed(form, model="any").dialect for form in FORMS.values()}
+    assert asked == {known.name for known in GENERATING if known.names_model}
 
 
 @pytest.mark.parametrize("model", NAMES)

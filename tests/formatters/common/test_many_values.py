@@ -13,8 +13,8 @@ from lmi.formatters.common import body_size, json_body
 from lmi.formatters.common.body_size import CONTAINERS, STRINGS, VALUES, check_body
 from lmi.formatters.common.kinds import LARGEST_ID, read_ids
 
+from ...kit.api.dialects import CONVERSING, MAX_MESSAGES, receive
 from ...kit.api.dialects import MAX_DOCUMENTS as DOCUMENTS
-from ...kit.api.dialects import MAX_MESSAGES, receive
 from ...kit.api.dialects import MAX_TOOLS as TOOLS
 from ...kit.api.errors import ParameterError, RequestError
 from ...kit.api.options import make_settings
@@ -203,12 +203,13 @@ def test_a_list_that_is_too_long_by_itself(message: dict[str, Any], field: str, 
     assert refusal({"messages": [message]}) == expected
 
 
-@pytest.mark.parametrize("dialect", ["anthropic", "azure", "minimal", "openai"])
+@pytest.mark.parametrize("dialect", [known.name for known in CONVERSING])
 def test_too_many_messages_are_counted_not_read(dialect: str) -> None:
     """In each dialect that has them, before one of them is looked at."""
-    body = {"model": "a", "max_tokens": 1, "messages": [{"role": "nobody"}] * (MAX_MESSAGES + 1)}
+    name = "input" if dialect == "responses" else "messages"
+    body = {"model": "a", "max_tokens": 1, name: [{"role": "nobody"}] * (MAX_MESSAGES + 1)}
     message = refusal(body, attributes={"dialect": dialect})
-    assert f"messages: expected at most {MAX_MESSAGES}" in message
+    assert f"{name}: expected at most {MAX_MESSAGES}" in message
 
 
 IDS = st.integers(0, LARGEST_ID) | st.integers(0, 1000).map(float)

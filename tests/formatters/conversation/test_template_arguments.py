@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ...kit.api.dialects import parse
+from ...kit.api.dialects import CONVERSING, parse
 from ...kit.api.errors import UnsupportedError
 from ...kit.api.options import typed_settings
 from ...kit.api.types import Conversation, Settings
@@ -19,10 +19,18 @@ OFF = {"enable_thinking": False, "thinking": False}
 USER = {"role": "user", "content": "hi"}
 BODIES: dict[str, dict[str, Any]] = {
     "openai": {"messages": [USER]},
+    "azure": {"messages": [USER]},
     "minimal": {"messages": [USER], "model": "m"},
     "responses": {"input": [USER]},
     "anthropic": {"messages": [USER], "max_tokens": 5},
+    "tokens": {"messages": [USER]},
 }
+PASS = {"extra-parameters": "pass-through"}
+"""Azure's, for what its API does not have."""
+
+
+def test_every_dialect_is_there() -> None:
+    assert {*BODIES} == {known.name for known in CONVERSING} | {"tokens"}
 
 
 def efforts(dialect: str, effort: str) -> dict[str, Any]:
@@ -33,7 +41,7 @@ def efforts(dialect: str, effort: str) -> dict[str, Any]:
 
 
 def variables(dialect: str, settings: Settings, **fields: Any) -> dict[str, Any]:
-    (generation,) = parse(dialect, {**BODIES[dialect], **fields}, settings).generations
+    (generation,) = parse(dialect, {**BODIES[dialect], **fields}, settings, headers=PASS).generations
     assert isinstance(generation.prompt, Conversation)
     return generation.prompt.template_arguments
 

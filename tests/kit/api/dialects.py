@@ -55,6 +55,7 @@ __all__ = [
     "CHAT_FORMS",
     "CHAT_ROWS",
     "CHAT_TABLE",
+    "CONVERSING",
     "DIALECTS",
     "GENERATING",
     "GUIDE_FORMS",
@@ -111,6 +112,12 @@ it off or show it leave these out; each has tests of its own for what it answers
 
 GENERATING = tuple(known for known in DIALECTS if known.name not in WITHOUT_TEXT)
 """The others."""
+
+PROMPTED = ("lmi", "dynamic", "tgi")
+"""The dialects whose requests are texts alone."""
+
+CONVERSING = tuple(known for known in GENERATING if known.name not in PROMPTED)
+"""Those that take what was said, tools and results. Tests of conversations ask each of them."""
 
 
 def named(name: str) -> Dialect:

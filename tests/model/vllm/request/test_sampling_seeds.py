@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from ....kit.api.dialects import receive
+from ....kit.api.dialects import GENERATING, receive
 from ....kit.api.options import typed_settings
 from ....kit.api.types import Generation, ParsedRequest, Request, Sampling, nth_seed
 
@@ -48,6 +48,7 @@ DIALECTS: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, str], str]] 
     "dynamic": (lmi(seed=LARGEST, n=2), {"rolling_batch": "disable"}, {}, "parameters.seed"),
     "openai chat": ({**CHAT, "seed": LARGEST, "n": 2}, {}, {}, "seed"),
     "openai text": ({"prompt": "Hello", "seed": LARGEST, "n": 2}, {}, {}, "seed"),
+    "responses": ({"input": "Hello", "seed": LARGEST}, {}, {}, "seed"),
     "minimal": ({**CHAT, "seed": LARGEST}, {"dialect": "minimal"}, {}, "seed"),
     "azure": ({**CHAT, "seed": LARGEST}, {"dialect": "azure"}, {}, "seed"),
     "azure, all through": (
@@ -77,6 +78,12 @@ def generation(name: str) -> Generation:
     # As it travels to the engine.
     encoded = msgspec.msgpack.encode(call.generations[0])
     return msgspec.msgpack.decode(encoded, type=Generation)
+
+
+def test_every_dialect_is_there() -> None:
+    """But for Anthropic's, whose API has no seed."""
+    asked = {received(name).dialect for name in DIALECTS}
+    assert asked == {known.name for known in GENERATING} - {"anthropic"}
 
 
 @pytest.mark.parametrize("name", DIALECTS)
