@@ -89,6 +89,8 @@ THINKING = Tagged(
         "between_tools": Form({"budget_tokens": Integer(1), **DISPLAY}),
     },
 )
+NOT_SAID: tuple[str, dict[str, Any]] = ("", {})
+"""What THINKING is of a request without it."""
 FORMAT = Tagged("type", {"json_schema": Form({"schema": Schema()}, ("schema",))})
 
 TABLE: tuple[Parameter, ...] = (
@@ -150,7 +152,8 @@ def parse_messages(payload: Payload, request: Request, settings: Settings) -> Pa
         stream=values["stream"],
         cache_salt=values["cache_salt"],
     )
-    shown = _thinking(values["thinking"])[1].get("display") != "omitted"
+    _, thinking = values["thinking"] or NOT_SAID
+    shown = thinking.get("display") != "omitted"
     reply = message_encoder(settings.model_name, request.request_id, max_tokens, streams=generation.stream, shown=shown)
     return ParsedRequest((generation,), reply, fields=fields)
 
@@ -169,7 +172,7 @@ def conversation_of(
     tools, parallel = read_tools(payload, settings)
     arguments = read_template_arguments(values["template_arguments"] or {})
     output: dict[str, Any] = values["output_config"] or {}
-    kind, thinking = _thinking(values["thinking"])
+    kind, thinking = values["thinking"] or NOT_SAID
     # Between tools there is no thinking either, only what is said there is shown otherwise.
     thinks = kind not in ("disabled", "between_tools") if kind else None
     if not kind and output.get("effort") == NONE:
@@ -188,10 +191,6 @@ def conversation_of(
         include_reasoning=thinks is not False,
     )
     return conversation, guide.output, ClientFields(PATHS, builder.fields | tools.own | guide.own)
-
-
-def _thinking(given: tuple[str, dict[str, Any]] | None) -> tuple[str, dict[str, Any]]:
-    return given or ("", {})
 
 
 def _guide(form: tuple[str, dict[str, Any]] | None, former: tuple[str, dict[str, Any]] | None) -> AskedGuide:

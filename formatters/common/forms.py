@@ -30,7 +30,7 @@ class Form(Nested):
     """An object of known fields."""
 
     fields: Mapping[str, Kind | Nested | None]
-    """None: whatever it is, it has no effect."""
+    """None: whatever it is, it has no effect (docs/decisions.md: Wrong types)."""
     required: tuple[str, ...] = ()
     texts: Mapping[str, bool] = field(init=False, repr=False, compare=False)
     """The fields that are any string, and whether it may be empty: there are thousands of them in a long history, and

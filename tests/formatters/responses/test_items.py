@@ -137,6 +137,10 @@ def user(*parts: Any) -> dict[str, Any]:
         ([{**OUTPUT, "output": 5}], PayloadError, "input[0].output"),
         ([{**OUTPUT, "call_id": 5}], PayloadError, "input[0].call_id"),
         ([SAID, {"type": "reasoning", "content": "a"}], PayloadError, "input[1].content"),
+        # Whether or not it is what the reasoning is taken from.
+        ([{**THOUGHT, "summary": "a"}], PayloadError, "input[0].summary"),
+        ([{**THOUGHT, "summary": [{"type": "odd"}]}], UnsupportedError, "input[0].summary[0].type"),
+        ([{**THOUGHT, "encrypted_content": 5}], PayloadError, "input[0].encrypted_content"),
         ([{"type": "reasoning", "content": [{"type": "text"}]}], UnsupportedError, "input[0].content[0].type"),
         ([{"role": "user", "content": "a"}] * (MAX_MESSAGES + 1), ParameterError, "input"),
         ([user(*[{"type": "input_text", "text": "a"}] * (MAX_MESSAGES + 1))], ParameterError, "input[0].content"),
