@@ -77,6 +77,12 @@ def test_anything_in_any_field(sample: Sample, data: st.DataObject, value: Any) 
     check(Request(json.dumps(body).encode(errors="surrogatepass"), path=sample.path, query=sample.query), SETTINGS)
 
 
+def test_every_dialect_has_a_sample() -> None:
+    asked = [Request(json.dumps(one.body).encode(), path=one.path, query=one.query) for one in SAMPLES]
+    found = {receive(one, replace(SETTINGS, **of.settings)).dialect for one, of in zip(asked, SAMPLES, strict=True)}
+    assert found == {known.name for known in DIALECTS}
+
+
 texts = st.text(max_size=40)
 
 

@@ -242,6 +242,9 @@ SAMPLES: tuple[Sample, ...] = (
     }, VERSION),
     Sample("minimal", "/chat/completions", {"model": "m", "messages": ASK, "stream": True}),
     Sample("events", "/chat/sse", {"model": "m", "messages": ASK}),
+    Sample("tokens of a text", "/tokenize", {"prompt": "a", "add_special_tokens": False, "return_token_strs": True}),
+    Sample("tokens of a chat", "/tokenize", {"messages": ASK, "tools": [TOOL], "reasoning_effort": "low"}),
+    Sample("text of tokens", "/detokenize", {"tokens": [1, 2]}),
 )  # fmt: skip
 
 REFUSED: tuple[Sample, ...] = (
