@@ -165,6 +165,8 @@ def read_fields(payload: Payload, settings: Settings) -> dict[str, Any]:
 
 TEXT_FIELDS = ("format", "verbosity")
 FORMAT_FIELDS = ("type", "name", "description", "schema", "strict")
+OTHER_SCHEMAS = ("value", "json_schema")
+"""Where other APIs have the schema."""
 FORMATS = ("text", "json_object", "json_schema")
 LEVELS = ("low", "medium", "high")
 
@@ -189,8 +191,8 @@ def read_format(given: Any, settings: Settings) -> tuple[AskedGuide, dict[str, A
         if name not in FORMAT_FIELDS:
             handle_unknown_field(name, FORMAT_FIELDS, settings, "text.format.")
     shown["format"] = {"type": kind}
-    if kind != "json_schema":
-        refuse_schema(form, ("schema",), "text.format")
+    # The schema is where it is in this API; elsewhere it would be left out without a word.
+    refuse_schema(form, OTHER_SCHEMAS if kind == "json_schema" else ("schema", *OTHER_SCHEMAS), "text.format")
     if kind == "text":
         return AskedGuide(), shown
     if kind == "json_object":

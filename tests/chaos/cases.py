@@ -226,7 +226,7 @@ BAD: dict[str, Callable[[str], bytes]] = {
     "a huge integer": lambda mark: f'{{"inputs": "{mark}", "parameters": {{"seed": {"9" * 400}}}}}'.encode(),
     "stops": _asked(stop_sequences=5),
     "beams": _asked(num_beams=2, temperature=0.5),
-    "role": _messages(messages=[{"role": "boss", "content": "hello"}]),
+    "role": _messages(messages=[{"role": "the boss", "content": "hello"}]),
     "no messages": _messages(messages=[]),
     "schema": _messages(guided_json={"type": "nonsense"}),
     "empty grammar": _messages(guided_grammar=" "),

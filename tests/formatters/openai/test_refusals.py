@@ -168,6 +168,11 @@ MESSAGES: list[tuple[dict[str, Any], type[LmiError], str]] = [
         ParameterError,
         "response_format.schema: expected a JSON schema, a non-empty object",
     ),
+    (
+        {"response_format": {**_schema({"a": 1})["response_format"], "schema": {"b": 1}}},
+        ParameterError,
+        "response_format.schema: expected none with the type 'json_schema', got ",
+    ),
     ({"response_format": {"type": "text", "regex": "a"}}, UnsupportedError, "response_format.regex: unknown field"),
     (
         {"guided_grammar": "a", "structured_outputs": {"grammar": "b"}},

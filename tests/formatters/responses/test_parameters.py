@@ -108,6 +108,12 @@ def test_what_the_response_repeats() -> None:
         ({"text": {"format": {"type": "json_schema", "name": "n"}}}, PayloadError, "text.format.schema"),
         ({"text": {"format": {"type": "json_object", "schema": SCHEMA}}}, ParameterError, "text.format.schema"),
         ({"text": {"format": {"type": "text", "schema": SCHEMA}}}, ParameterError, "text.format.schema"),
+        # By the names of other APIs, whatever is done about unknown fields.
+        *(
+            ({"text": {"format": {"type": kind, "schema": schema, name: SCHEMA}}}, ParameterError, f"text.format.{name}")
+            for kind, schema in (("text", None), ("json_object", None), ("json_schema", SCHEMA))
+            for name in ("value", "json_schema")
+        ),
         ({"text": {"format": {"type": "json_schema", "name": 5, "schema": SCHEMA}}}, PayloadError, "text.format.name"),
         ({"text": {"format": {"type": "json_schema", "schema": SCHEMA, "strict": 1}}}, PayloadError,
          "text.format.strict"),

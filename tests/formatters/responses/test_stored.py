@@ -12,7 +12,7 @@ from lmi.formatters.responses import parse
 
 from ...kit.answers.events import end, feed
 from ...kit.answers.openai import SETTINGS
-from ...kit.answers.responses import asked, conversation
+from ...kit.answers.responses import SPLIT, TOOL, asked, conversation
 from ...kit.api.dialects import route_of
 from ...kit.api.errors import (
     GenerationError,
@@ -229,6 +229,15 @@ def test_how_many_tokens_a_prompt_has() -> None:
     assert (generation.tokenize, [one["role"] for one in said(generation.prompt)]) == (True, ["system", "user"])
     (body,) = feed(made.reply, Started(7), Delta(0, "", finish=end("length")))
     assert json.loads(body) == {"object": "response.input_tokens", "input_tokens": 7}
+
+
+def test_the_prompt_that_is_counted_is_that_of_a_response(store: Store) -> None:
+    first = answered(store, "Hello", Delta(0, "Hi", finish=end()))
+    body = {"input": "go on", "previous_response_id": first["id"], "tools": [TOOL], "reasoning": {"effort": "none"}}
+    counting = Request(b"", path="/v1/responses/input_tokens", request_id="7", responses=store)
+    (counted,) = parse(body, counting, SPLIT).generations
+    (generated,) = parse(body, Request(b"", request_id="7", responses=store), SPLIT).generations
+    assert counted.prompt == generated.prompt
 
 
 def test_one_that_is_not_to_be_kept(store: Store) -> None:
