@@ -18,7 +18,7 @@ from ...model.errors import ParameterError, PayloadError, UnsupportedError
 from ...model.options import Settings
 from ..base import JsonSchema
 from ..common.forms import Form, Listed, Tagged
-from ..common.kinds import Filled, Text
+from ..common.kinds import Filled, Kind, Text
 from ..common.schemas import STRING, array, one_of
 from ..conversation.builder import NONE, Arguments, Builder, Turn
 from ..conversation.content import MAX_MESSAGES, Content, Contents, PartForm, text_form
@@ -56,8 +56,14 @@ CONTENTS = {role: Contents(forms, f"from the role {role!r}") for role, forms in 
 
 BESIDE: Mapping[str, None] = dict.fromkeys(("id", "status"))
 """They say nothing to the model."""
-CALL: Mapping[str, Filled] = {"call_id": Filled(), "name": Filled(), "namespace": Filled()}
-OUTPUT = Form({"call_id": Filled(), "output": CONTENTS["tool"], "name": None, **BESIDE}, ("call_id",))
+# What programs of OpenAI's servers call has a `caller`.
+CALL: Mapping[str, Kind | None] = {
+    "call_id": Filled(), "name": Filled(), "namespace": Filled(), **dict.fromkeys(("caller", "async"))
+}  # fmt: skip
+OUTPUT = Form(
+    {"call_id": Filled(), "output": CONTENTS["tool"], **dict.fromkeys(("name", "namespace", "caller")), **BESIDE},
+    ("call_id",),
+)
 MESSAGE = Tagged(
     "role",
     {

@@ -23,7 +23,7 @@ from ..conversation.tools import FUNCTION, leave_out
 
 __all__ = ["CALLED", "TOOL_SCHEMA", "ClientTool", "joined", "read_tool"]
 
-BESIDE: Mapping[str, None] = dict.fromkeys(("allowed_callers", "defer_loading", "output_schema"))
+BESIDE: Mapping[str, None] = dict.fromkeys(("allowed_callers", "async", "defer_loading", "output_schema"))
 """Fields of a tool that say nothing to the model."""
 FORMAT = Tagged("type", {"text": Form({}), "grammar": GRAMMAR})
 CUSTOM = Form({"name": Filled(), "description": Text(), "format": FORMAT, **BESIDE}, ("name",))

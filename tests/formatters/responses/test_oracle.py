@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+from operator import attrgetter
 from typing import Any
 
 import pytest
 
+from lmi.formatters.responses.items import ITEM, MESSAGE, PARTS
+from lmi.formatters.responses.offers import CALLED, NAMESPACE
+
 from ...kit.answers.events import end
 from ...kit.answers.responses import TOOL, conversation, events_of, reply, whole
 from ...kit.api.types import CallDelta, Delta, Event, Failed, Started, Token, TopToken, said
+from ...kit.clients.types import unknown_fields
 
 pytestmark = pytest.mark.engine
 
@@ -40,6 +45,40 @@ ASKED: dict[str, dict[str, Any]] = {
         "text": {"format": {"type": "json_object"}, "verbosity": "low"}, "service_tier": "auto",
     },
 }  # fmt: skip
+
+
+FORMS = {
+    "ResponseInputTextParam": PARTS["user"]["input_text"],
+    "ResponseInputImageParam": PARTS["user"]["input_image"],
+    "ResponseOutputTextParam": PARTS["assistant"]["output_text"],
+    "ResponseOutputRefusalParam": PARTS["assistant"]["refusal"],
+    "ResponseReasoningItemParam": ITEM.forms["reasoning"],
+    "ResponseFunctionToolCallParam": ITEM.forms["function_call"],
+    "response_input_item_param.FunctionCallOutput": ITEM.forms["function_call_output"],
+    "ResponseCustomToolCallParam": ITEM.forms["custom_tool_call"],
+    "ResponseCustomToolCallOutputParam": ITEM.forms["custom_tool_call_output"],
+    "response_input_item_param.AdditionalTools": ITEM.forms["additional_tools"],
+    "FunctionToolParam": CALLED["function"],
+    "CustomToolParam": CALLED["custom"],
+    "NamespaceToolParam": NAMESPACE,
+}
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("name", FORMS)
+def test_every_field_of_openais_client_is_known(name: str) -> None:
+    from openai.types import responses
+
+    assert unknown_fields(attrgetter(name)(responses), FORMS[name].fields) == set()
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("role", MESSAGE.forms)
+def test_every_field_of_its_messages_is_known(role: str) -> None:
+    from openai.types import responses
+
+    for theirs in (responses.EasyInputMessageParam, responses.ResponseOutputMessageParam):
+        assert unknown_fields(theirs, MESSAGE.forms[role].fields, "role") == set()
 
 
 NEWER = {**ASKED, "kinds": OF_KINDS}
