@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from ..kit.api.conversation import carried
 from ..kit.api.dialects import CONVERSING, parse
 from ..kit.api.engine import image_parts
 from ..kit.api.errors import PayloadError
@@ -287,16 +288,29 @@ def test_an_image_in_a_result_is_named_by_the_clients_place(dialect: str) -> Non
 
 # --- Reasoning ---
 
+SO = {"type": "text", "text": "so"}
 THOUGHTS: dict[str, list[Any]] = {
     "openai": [turn("assistant", "so", reasoning="hm")],
     "azure": [turn("assistant", "so", reasoning_content="hm")],
     "minimal": [turn("assistant", "so", reasoning_content="hm")],
-    "anthropic": [turn("assistant", [{"type": "thinking", "thinking": "hm"}, {"type": "text", "text": "so"}])],
+    "anthropic": [turn("assistant", [{"type": "thinking", "thinking": "hm"}, SO])],
     "responses": [
         {"type": "reasoning", "content": [{"type": "reasoning_text", "text": "hm"}], "summary": []},
         turn("assistant", "so"),
     ],
 }
+
+
+CARRIED: dict[str, list[Any]] = {
+    "anthropic": [turn("assistant", [{"type": "thinking", "thinking": "", "signature": carried("hm")}, SO])],
+    "responses": [{"type": "reasoning", "summary": [], "encrypted_content": carried("hm")}, turn("assistant", "so")],
+}
+"""The dialects whose clients carry reasoning that they do not show."""
+
+
+@pytest.mark.parametrize("dialect", CARRIED)
+def test_reasoning_that_is_carried_comes_back(dialect: str) -> None:
+    assert messages(dialect, *CARRIED[dialect]) == messages(dialect, *THOUGHTS[dialect])
 
 
 @pytest.mark.parametrize("dialect", CHATS)

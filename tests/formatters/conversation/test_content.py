@@ -91,6 +91,33 @@ def test_what_is_refused(kind: Contents, given: Any, error: type[RequestError], 
     assert caught.value.param == message.partition(":")[0]
 
 
+PICTURE = {"type": "image_url", "image_url": {"url": URL}}
+BREAKPOINT = {"prompt_cache_breakpoint": {"mode": "explicit"}}
+CONTROL = {"cache_control": {"type": "ephemeral"}}
+MARKED: list[tuple[str, str, dict[str, Any]]] = [
+    *(
+        (dialect, "user", {**part, **mark})
+        for dialect, mark in (("openai", BREAKPOINT), ("minimal", BREAKPOINT), ("openai", CONTROL), ("azure", CONTROL))
+        for part in ({"type": "text", "text": "a"}, PICTURE)
+    ),
+    ("responses", "user", {"type": "input_text", "text": "a", **BREAKPOINT}),
+    ("responses", "user", {"type": "input_image", "image_url": URL, **BREAKPOINT}),
+    ("responses", "assistant", {"type": "output_text", "text": "a", **BREAKPOINT}),
+    ("anthropic", "user", {"type": "text", "text": "a", **CONTROL}),
+    ("anthropic", "user", {"type": "image", "source": {"type": "url", "url": URL}, **CONTROL}),
+    ("anthropic", "assistant", {"type": "text", "text": "a", **CONTROL}),
+]
+"""Parts that say where a prefix ends that is to be cached, by dialect and role."""
+
+
+@pytest.mark.parametrize(("dialect", "role", "part"), MARKED)
+def test_where_a_cached_prefix_ends_says_nothing_to_the_model(dialect: str, role: str, part: dict[str, Any]) -> None:
+    """Prefixes are cached wherever they end. With unknown fields refused, too."""
+    plain = {name: value for name, value in part.items() if name not in (*BREAKPOINT, *CONTROL)}
+    marked, unmarked = (parse(dialect, body(dialect, one, role), STRICT).generations for one in (part, plain))
+    assert said(marked[0].prompt) == said(unmarked[0].prompt)
+
+
 # --- Parts that the model cannot read ---
 
 PDF = {"type": "base64", "media_type": "application/pdf", "data": "JVBERi0="}
@@ -113,9 +140,9 @@ LISTS = {"responses": "input"}
 TEXT_TYPES = {"responses": "input_text"}
 
 
-def body(dialect: str, part: dict[str, Any], **fields: Any) -> dict[str, Any]:
+def body(dialect: str, part: dict[str, Any], role: str = "user") -> dict[str, Any]:
     text = {"type": TEXT_TYPES.get(dialect, "text"), "text": "What is it?"}
-    asked = {LISTS.get(dialect, "messages"): [{"role": "user", "content": [text, part]}], "model": "m", **fields}
+    asked = {LISTS.get(dialect, "messages"): [{"role": role, "content": [text, part]}], "model": "m"}
     return {**asked, "max_tokens": 5} if dialect == "anthropic" else asked
 
 

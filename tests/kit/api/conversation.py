@@ -8,7 +8,7 @@ from lmi.formatters.azure.request import PARTS as AZURE_PARTS
 from lmi.formatters.common.kinds import Boolean, Filled, Integer, Nested
 from lmi.formatters.common.kinds import Text as TextKind
 from lmi.formatters.conversation.builder import Builder
-from lmi.formatters.conversation.carried import uncarried
+from lmi.formatters.conversation.carried import carried, uncarried
 from lmi.formatters.conversation.content import Content, Contents
 from lmi.formatters.openai.messages import PARTS as OPENAI_PARTS
 from lmi.model import former_fields
@@ -30,6 +30,7 @@ __all__ = [
     "Part",
     "Text",
     "TextKind",
+    "carried",
     "forget_former_use",
     "uncarried",
 ]
