@@ -117,6 +117,11 @@ OF_CHATS = (
 )  # fmt: skip
 """vLLM's, and what OpenAI has for chats alone."""
 STRUCTURED = "structured_outputs"
+HARMLESS = (
+    "service_tier", "prompt_cache_options", "prompt_cache_retention", "client_metadata", "access_programs",
+    "background_options", "image",
+)  # fmt: skip
+"""What changes nothing in a response."""
 
 TABLE: tuple[Parameter, ...] = (
     Parameter("model", Text(), None),
@@ -138,10 +143,7 @@ TABLE: tuple[Parameter, ...] = (
     _repeated("user"),
     _repeated("safety_identifier"),
     _repeated("prompt_cache_key"),
-    *(
-        Parameter(name, Anything(), None)
-        for name in ("service_tier", "prompt_cache_options", "prompt_cache_retention", "client_metadata")
-    ),
+    *(Parameter(name, Anything(), None) for name in HARMLESS),
     Parameter("background", Boolean(), False, default_only=True),
     *(
         Parameter(name, Anything(), None, default_only=True)

@@ -107,6 +107,16 @@ def test_thinking(thinking: Any, arguments: dict[str, Any], shown: bool) -> None
 
 
 @pytest.mark.parametrize(
+    ("effort", "thinking", "shown"),
+    [("none", None, False), ("low", None, True), ("none", {"type": "adaptive"}, True), (None, None, True)],
+)
+def test_an_effort_of_none_turns_thinking_off(effort: str | None, thinking: Any, shown: bool) -> None:
+    """Unless `thinking` says something else."""
+    made = conversation(REASONING, output_config={"effort": effort}, thinking=thinking)
+    assert made.include_reasoning is shown
+
+
+@pytest.mark.parametrize(
     ("effort", "thinking", "arguments"),
     [
         *((effort, None, {**ON, "reasoning_effort": effort})

@@ -133,6 +133,8 @@ EFFECTS: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"stop": True, "stop_sequences": ["a"]}, {"stop": ("a",)}),
     ({"truncate": 5}, {"truncate": 5}),
     ({"ignore_eos_token": True}, {"ignore_eos": True}),
+    # By two of its names, with one value.
+    ({"ignore_eos_token": True, "ignore_eos": True}, {"ignore_eos": True}),
     ({"presence_penalty": -2}, {"presence_penalty": -2.0}),
     ({"frequency_penalty": 1.5}, {"frequency_penalty": 1.5}),
     ({"stop_token_ids": [1, 2]}, {"stop_token_ids": (1, 2)}),

@@ -2,14 +2,33 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
+
 import pytest
 
+from lmi.formatters.openai.embeddings import ROWS as EMBEDDING_ROWS
 from lmi.formatters.openai.messages import CALL, MESSAGE, PARTS
+from lmi.formatters.openai.parameters import CHAT_FORMS, CHAT_ROWS, GUIDE_FORMS, TEXT_FORMS, TEXT_ROWS
 from lmi.formatters.openai.tools import TOOL
 
 from ...kit.clients.types import unknown_fields
 
 pytestmark = [pytest.mark.engine, pytest.mark.once]
+
+FIELDS = {
+    "chat.completion_create_params.CompletionCreateParamsBase": (*CHAT_ROWS, *CHAT_FORMS, *GUIDE_FORMS),
+    "completion_create_params.CompletionCreateParamsBase": (*TEXT_ROWS, *TEXT_FORMS),
+    "embedding_create_params.EmbeddingCreateParams": (*EMBEDDING_ROWS, "input"),
+}
+"""Of a request by the type of its body; `stream` is told by another type."""
+
+
+@pytest.mark.parametrize("name", FIELDS)
+def test_every_field_of_a_request_is_known(name: str) -> None:
+    from openai import types
+
+    assert unknown_fields(attrgetter(name)(types), dict.fromkeys(FIELDS[name]), "stream") == set()
+
 
 FORMS = {
     "ChatCompletionContentPartTextParam": PARTS["text"],

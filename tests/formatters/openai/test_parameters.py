@@ -171,7 +171,7 @@ CHAT_EFFECTS: list[tuple[dict[str, Any], dict[str, Any]]] = [
         {
             "metadata": {"a": "b"}, "store": True, "service_tier": "auto", "prediction": {"type": "content"},
             "safety_identifier": "x", "prompt_cache_key": "x", "verbosity": "low", "modalities": ["text"],
-            "echo": False,
+            "echo": False, "prompt_cache_options": {"mode": "explicit"}, "prompt_cache_retention": "24h",
         },
         {},
     ),

@@ -10,6 +10,8 @@ import pytest
 
 from lmi.formatters.responses.items import ITEM, MESSAGE, PARTS
 from lmi.formatters.responses.offers import CALLED, NAMESPACE
+from lmi.formatters.responses.parameters import FORMS as FORMS_OF_REQUESTS
+from lmi.formatters.responses.parameters import ROWS
 
 from ...kit.answers.events import end
 from ...kit.answers.responses import TOOL, conversation, events_of, reply, whole
@@ -70,6 +72,13 @@ def test_every_field_of_openais_client_is_known(name: str) -> None:
     from openai.types import responses
 
     assert unknown_fields(attrgetter(name)(responses), FORMS[name].fields) == set()
+
+
+@pytest.mark.once
+def test_every_field_of_its_requests_is_known() -> None:
+    from openai.types.responses.response_create_params import ResponseCreateParamsBase
+
+    assert unknown_fields(ResponseCreateParamsBase, {**ROWS, **dict.fromkeys(FORMS_OF_REQUESTS)}, "stream") == set()
 
 
 @pytest.mark.once
