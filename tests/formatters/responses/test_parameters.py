@@ -110,8 +110,8 @@ def test_what_the_response_repeats() -> None:
         ({"text": {"format": {"type": "text", "schema": SCHEMA}}}, ParameterError, "text.format.schema"),
         # By the names of other APIs, whatever is done about unknown fields.
         *(
-            ({"text": {"format": {"type": kind, "schema": schema, name: SCHEMA}}}, ParameterError, f"text.format.{name}")
-            for kind, schema in (("text", None), ("json_object", None), ("json_schema", SCHEMA))
+            ({"text": {"format": {**form, name: SCHEMA}}}, ParameterError, f"text.format.{name}")
+            for form in ({"type": "text"}, {"type": "json_object"}, {"type": "json_schema", "schema": SCHEMA})
             for name in ("value", "json_schema")
         ),
         ({"text": {"format": {"type": "json_schema", "name": 5, "schema": SCHEMA}}}, PayloadError, "text.format.name"),
