@@ -19,7 +19,7 @@ from ..base import ParsedRequest, Payload, Request, encode
 from ..client_fields import ClientFields, Paths, prompt_names
 from ..common.embedding_reply import EmbeddingEncoder, numbers
 from ..common.fields import Parameter, paths_of, read_rows
-from ..common.kinds import LARGEST, LARGEST_ID, Anything, Boolean, Integer, Text
+from ..common.kinds import LARGEST_ID, SMALLEST, Anything, Boolean, Integer, Text
 from .completions import read_prompts
 from .reply import error_response
 
@@ -43,7 +43,7 @@ TABLE: tuple[Parameter, ...] = (
     Parameter("add_special_tokens", Boolean(), True, "add_special_tokens"),
     Parameter("embed_dtype", Text(), "float32", default_only=True),
     Parameter("endianness", Text(("native", "little")), None),
-    Parameter("priority", Integer(-LARGEST), None),
+    Parameter("priority", Integer(SMALLEST), None),
     Parameter("cache_salt", Anything(), None, default_only=True),
     Parameter("mm_processor_kwargs", Anything(), None, default_only=True),
     Parameter("request_id", Anything(), None),

@@ -12,7 +12,7 @@ from ...model.errors import ParameterError
 from ...model.options import Settings
 from ..base import Payload
 from ..common.fields import Parameter, read_rows
-from ..common.kinds import LARGEST, LARGEST_ID, Anything, Boolean, Integer, Text, Tree
+from ..common.kinds import LARGEST_ID, SMALLEST, Anything, Boolean, Integer, Text, Tree
 from ..lmi.embeddings import Side, Truncation
 
 __all__ = [
@@ -30,7 +30,7 @@ ANY_MODEL = (
     Parameter("model", Text(), None),
     Parameter("user", Anything(), None),
     Parameter("request_id", Anything(), None),
-    Parameter("priority", Integer(-LARGEST), None),
+    Parameter("priority", Integer(SMALLEST), None),
     Parameter("cache_salt", Anything(), None, default_only=True),
     Parameter("mm_processor_kwargs", Anything(), None, default_only=True),
     # No part of it, but to ignore it would leave a client waiting for events.

@@ -262,7 +262,6 @@ MESSAGES: list[tuple[dict[str, Any], type[LmiError], str]] = [
     ({"top_k": -2}, ParameterError, "parameters.top_k: expected an integer >= -1, got -2"),
     ({"top_k": 2**31}, ParameterError, "parameters.top_k: expected an integer from -1 to 2147483647, got 2147483648"),
     ({"min_p": 1.5}, ParameterError, "parameters.min_p: expected a number from 0 to 1, got 1.5"),
-    ({"seed": -2}, ParameterError, "parameters.seed: expected an integer >= -1, got -2"),
     ({"truncate": 0}, ParameterError, "parameters.truncate: expected an integer >= 1, got 0"),
     (
         {"repetition_penalty": 0},

@@ -414,7 +414,7 @@ A = Token(1, "a", -0.5, raw=b"a")
 
 @pytest.mark.parametrize("logprobs", [False, True])
 def test_usage_in_each_chunk(logprobs: bool) -> None:
-    """vLLM's `continuous_usage_stats`: what has been generated so far, of all choices."""
+    """vLLM's `continuous_usage_stats`: what has been generated so far, of all choices; a role's chunk counts nothing of its own."""
     options = {"include_usage": True, "continuous_usage_stats": True}
     asked: dict[str, Any] = {"stream": True, "n": 2, "stream_options": options, "logprobs": logprobs}
     assert call(**CHAT, **asked).generations[0].tokens
@@ -427,9 +427,35 @@ def test_usage_in_each_chunk(logprobs: bool) -> None:
     )
     counts = [(chunk["usage"]["completion_tokens"], chunk["usage"]["total_tokens"]) for chunk in made]
     prompt = made[0]["usage"]["prompt_tokens"]
-    assert [count for count, _ in counts] == [1, 1, 3, 3, 5, 5, 5]
+    assert [count for count, _ in counts] == [0, 1, 1, 3, 5, 5, 5]
     assert all(total == prompt + count for count, total in counts)
     assert made[-1]["choices"] == []
+
+
+SAID: dict[str, Any] = {"role": "assistant", "content": "Once "}
+PARTS: dict[str, Any] = {"role": "assistant", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}
+
+
+@pytest.mark.parametrize(
+    ("last", "fields", "echoed"),
+    [
+        (SAID, {"continue_final_message": True}, "Once "),
+        (SAID, {}, "Once "),
+        (PARTS, {"continue_final_message": True}, "a\nb"),
+        (CHAT["messages"][-1], {}, ""),
+        (CHAT["messages"][-1], {"add_generation_prompt": False}, "hi"),
+        (SAID, {"continue_final_message": True, "echo": False}, ""),
+    ],
+)
+def test_an_echo_comes_before_the_answer(last: dict[str, Any], fields: dict[str, Any], echoed: str) -> None:
+    """vLLM's `echo`: the last message, where it is of the answer's role; in a stream after the chunk of the role."""
+    asked = {"messages": [*CHAT["messages"], last], "n": 2, "echo": True, **fields}
+    events = (Delta(0, "upon", (), end()), Delta(1, "more", (), end()))
+    body = whole(call(**asked).reply, *events)
+    assert [one["message"]["content"] for one in body["choices"]] == [f"{echoed}upon", f"{echoed}more"]
+    made = [chunk["choices"][0] for chunk in chunks(call(**asked, stream=True).reply, *events)]
+    said = [one["delta"].get("content") for one in made if one["index"] == 0]
+    assert said == ["", *([echoed] if echoed else []), "upon"]
 
 
 def test_a_priority_is_the_generations() -> None:
