@@ -17,7 +17,7 @@ from .fields import Parameter
 from .kinds import LARGEST_ID, SMALLEST, Anything, Boolean, Ids, Integer, Number, Text, Texts, Tree
 from .vllm_kinds import Arguments, Biases, Likeliest, RequestTemplate, Salt, SomeIds, Truncation
 
-__all__ = ["FIELDS", "GENERATION_KEYS", "SAMPLED", "row", "rows"]
+__all__ = ["FIELDS", "GENERATION_KEYS", "SAMPLED", "UNANSWERED", "row", "rows"]
 
 _PROCESSORS = (
     "how much memory an image may take is found out at start, by the endpoint's own arguments, and what is kept of "
@@ -91,3 +91,13 @@ def row(name: str, default: Any = None, *, called: str = "") -> Parameter:
 def rows(*names: str) -> tuple[Parameter, ...]:
     """The rows of fields."""
     return tuple(FIELDS[name] for name in names)
+
+
+UNANSWERED = (
+    *rows("add_special_tokens", "chat_template", "chat_template_kwargs"),
+    row("add_generation_prompt", False),
+    row("continue_final_message", False),
+)
+"""What says how the messages become a prompt where they are embedded or classified. add_special_tokens is of texts too,
+where it is true by default.
+"""

@@ -2,7 +2,7 @@
 
     chat.py           `messages`, or the path /v1/chat/completions; its answers: chat_reply.py
     completions.py    `prompt`, or the path /v1/completions; its answers: completions_reply.py
-    embeddings.py     `input`, or the path /v1/embeddings, with its answers
+    embeddings.py     `input`, or `messages` of a model that embeds, or the path /v1/embeddings, with its answers
     parameters.py     the plain fields; messages.py, tools.py: those of a chat with a form of their own
     subset.py         which fields another dialect takes that has this reader
     reply.py          what the answers share; bodies.py, logprobs.py: their bodies
@@ -64,7 +64,8 @@ def parse(payload: Payload, request: Request, settings: Settings) -> ParsedReque
     if request.path == EMBEDDINGS_PATH:
         return openai_embeddings.parse(payload, request, settings)
     if payload.get("messages") is not None:
-        return openai_chat.parse(payload, request, settings)
+        reader = openai_embeddings if settings.embeds else openai_chat
+        return reader.parse(payload, request, settings)
     if payload.get("prompt") is not None:
         return openai_completions.parse(payload, request, settings)
     if payload.get("input") is not None:

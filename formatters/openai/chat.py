@@ -26,7 +26,7 @@ from ..common.vllm_fields import GENERATION_KEYS
 from ..conversation.template_arguments import read_template_arguments, think
 from ..conversation.tools import ToolUse
 from .chat_reply import chat_encoder
-from .messages import MESSAGE, read_messages
+from .messages import MESSAGE, check_ends, read_messages
 from .parameters import CHAT_TABLE, check_echo, read_fields, read_streaming, sampling_of
 from .reply import ChatOptions
 from .tools import read_tools
@@ -117,11 +117,7 @@ def _conversation(
 ) -> Conversation:
     continues = values.get("continue_final_message", False)
     prompts = values.get("add_generation_prompt", not continues)
-    if continues and prompts:
-        raise ParameterError(
-            "continue_final_message: cannot be combined with add_generation_prompt",
-            "continue_final_message",
-        )
+    check_ends(continues=continues, prompts=prompts)
     template_arguments = read_template_arguments(values.get("template_arguments", {}))
     think(template_arguments, settings, effort=values.get("reasoning_effort"))
     documents = payload.get("documents")

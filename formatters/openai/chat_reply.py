@@ -193,7 +193,7 @@ class StreamChat(ChunkEncoder):
         return records
 
     def _begin(self, choice: int, records: list[bytes]) -> _Streamed:
-        """Begins a choice, with a chunk of its role, and one of what is echoed. No token counts yet, as in vLLM's server."""
+        """Begins a choice, with a chunk of its role and one of what is echoed, which count no token."""
         self.begun = True
         shape = self.shape
         usage = self._usage_before() if shape.continuous_usage else None

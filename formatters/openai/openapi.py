@@ -57,8 +57,12 @@ def text_schema(settings: Settings) -> JsonSchema:
 
 def embedding_schema(settings: Settings) -> JsonSchema:
     """The body of a request for vectors."""
+    plain = fields_schema(EMBEDDING_TABLE)
     given = one_of(FILLED, array(FILLED, 1, INPUTS), IDS, array(IDS, 1, INPUTS))
-    return {"type": "object", "properties": {**fields_schema(EMBEDDING_TABLE), "input": given}, "required": ["input"]}
+    return one_of(
+        {"type": "object", "properties": {**plain, "input": given}, "required": ["input"]},
+        {"type": "object", "properties": {**plain, "messages": messages_schema()}, "required": ["messages"]},
+    )
 
 
 class Embedded(msgspec.Struct, frozen=True):

@@ -180,7 +180,7 @@ def read_streaming(values: Mapping[str, Any], settings: Settings) -> Streaming:
 
 
 def check_echo(length: int, n: int, settings: Settings) -> None:
-    """Raises ParameterError where `n` echoes of a text are too long for an answer: a prompt may be cut, its echo not."""
+    """Raises ParameterError where `n` echoes are too long for an answer: a prompt may be cut, they are not."""
     most = settings.limits.max_answer_bytes
     if length * n > most:
         raise ParameterError(f"echo: expected at most {most} characters in all (option.max_answer_bytes)", "echo")

@@ -13,6 +13,7 @@ from ...model.options import Settings
 from ..base import Payload
 from ..common.fields import Parameter, read_rows
 from ..common.kinds import LARGEST_ID, SMALLEST, Anything, Boolean, Integer, Text, Tree
+from ..common.vllm_fields import UNANSWERED
 from ..lmi.embeddings import Side, Truncation
 
 __all__ = [
@@ -62,10 +63,7 @@ RERANK_TABLE: tuple[Parameter, ...] = (
 CLASSIFY_TABLE: tuple[Parameter, ...] = (
     *ANY_MODEL,
     *ACTIVATED,
-    Parameter("add_special_tokens", Boolean(), True, "add_special_tokens"),
-    # Of messages.
-    Parameter("chat_template_kwargs", Tree(), None, "template_arguments"),
-    Parameter("add_generation_prompt", Boolean(), False, "add_generation_prompt"),
+    *UNANSWERED,
 )
 CUT = (
     Parameter("truncate", Truncation(), False, "truncate"),

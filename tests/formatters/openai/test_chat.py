@@ -414,7 +414,7 @@ A = Token(1, "a", -0.5, raw=b"a")
 
 @pytest.mark.parametrize("logprobs", [False, True])
 def test_usage_in_each_chunk(logprobs: bool) -> None:
-    """vLLM's `continuous_usage_stats`: what has been generated so far, of all choices; a role's chunk counts nothing of its own."""
+    """vLLM's `continuous_usage_stats`: what has come so far, of all choices; a role counts nothing of its own."""
     options = {"include_usage": True, "continuous_usage_stats": True}
     asked: dict[str, Any] = {"stream": True, "n": 2, "stream_options": options, "logprobs": logprobs}
     assert call(**CHAT, **asked).generations[0].tokens
