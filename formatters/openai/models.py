@@ -29,8 +29,8 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
     owned_by: str = "lmi"
     max_model_len: int
     """The longest prompt plus answer, in tokens, as vLLM's server says it."""
-    root: str | UnsetType = UNSET
-    """Of an adapter, as vLLM's server says it: its folder."""
+    root: str
+    """As vLLM's server says it: where the model is, of an adapter its folder."""
     parent: str | UnsetType = UNSET
     """Of an adapter: the model."""
 
@@ -59,4 +59,4 @@ def model(request: Request, settings: Settings, info: EngineInfo) -> Response:
 def _models(settings: Settings, info: EngineInfo) -> tuple[Model, ...]:
     name, longest = settings.model_name, info.context
     adapters = (Model(id=one.name, root=one.path, parent=name, max_model_len=longest) for one in info.adapters)
-    return (Model(id=name, max_model_len=longest), *adapters)
+    return (Model(id=name, root=settings.model_id, max_model_len=longest), *adapters)

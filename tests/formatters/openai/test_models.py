@@ -25,6 +25,7 @@ def test_each_of_the_list_is_there_by_itself() -> None:
     listed: Any = json.loads(models(Request(b""), SETTINGS, INFO).body)
     own, other = listed["data"]
     assert (own["id"], own["max_model_len"], "parent" in own) == ("owner/name", 2048, False)
+    assert (own["root"], other["root"]) == (SETTINGS.model_id, INFO.adapters[0].path)
     assert (other["id"], other["max_model_len"], other["parent"]) == ("pirate", 2048, "owner/name")
     assert [json.loads(ask(one["id"]).body) for one in listed["data"]] == [own, other]
 
