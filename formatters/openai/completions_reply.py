@@ -139,7 +139,7 @@ class WholeText(OpenAIEncoder):
             created=identity.created,
             model=identity.model,
             choices=[self._choice(index, self.choices[index]) for index in sorted(self.choices)],
-            usage=self.usage(),
+            usage=self.whole_usage(),
             kv_transfer_params=self.kv_transfer_params(),
         )
         return [encode(body)]

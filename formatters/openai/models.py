@@ -1,4 +1,6 @@
-"""The list of models that OpenAI's clients ask for (GET /v1/models), and one of them (GET /v1/models/{id})."""
+"""The list of models that OpenAI's clients ask for (GET /v1/models), and one of them (GET /v1/models/{id}); and the
+engine's version, which vLLM's ask for (GET /version).
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ from ..adapters import unknown_model
 from ..base import Request, Response, encode, variable_part
 from .reply import error_response
 
-__all__ = ["MODEL_PATH", "Model", "ModelList", "model", "models"]
+__all__ = ["MODEL_PATH", "Model", "ModelList", "Version", "model", "models", "version"]
 
 MODEL_PATH = "/v1/models/{id}"
 
@@ -54,6 +56,17 @@ def model(request: Request, settings: Settings, info: EngineInfo) -> Response:
     if found is None:
         return error_response(unknown_model(name))
     return Response(encode(found))
+
+
+class Version(msgspec.Struct, frozen=True):
+    """The engine's: vLLM's, as its server has it."""
+
+    version: str
+
+
+def version(request: Request, settings: Settings, info: EngineInfo) -> Response:
+    """Which version of the engine answers."""
+    return Response(encode(Version(info.version)))
 
 
 def _models(settings: Settings, info: EngineInfo) -> tuple[Model, ...]:

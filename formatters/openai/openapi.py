@@ -22,11 +22,11 @@ from .completions import CHOICES
 from .embeddings import INPUTS, EmbeddingUsage, Entry
 from .embeddings import TABLE as EMBEDDING_TABLE
 from .messages import messages_schema
-from .models import Model, ModelList
+from .models import Model, ModelList, Version
 from .parameters import CHAT_TABLE, TEXT_TABLE
 from .tools import TOOLS_SCHEMA
 
-__all__ = ["CHAT", "EMBEDDINGS", "MODEL", "MODELS", "TEXT", "chat_schema"]
+__all__ = ["CHAT", "EMBEDDINGS", "MODEL", "MODELS", "TEXT", "VERSION", "chat_schema"]
 
 GUIDES_SCHEMA = {name: nullable(guide.schema) for name, guide in GUIDES.items()}
 ANY_OBJECT: JsonSchema = {"type": "object"}
@@ -87,3 +87,4 @@ EMBEDDINGS = OpenApi(
 )
 MODELS = OpenApi("The models that are served", answers={JSON: (ModelList,)}, errors=ERRORS)
 MODEL = OpenApi("A model that is served", answers={JSON: (Model,)}, errors=ERRORS)
+VERSION = OpenApi("The engine's version", answers={JSON: (Version,)}, errors=ERRORS)

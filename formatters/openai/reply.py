@@ -107,6 +107,13 @@ class OpenAIEncoder(Encoder):
         """Of all choices together."""
         return self._usage(self.generated_tokens, self.reasoning_tokens)
 
+    def whole_usage(self) -> Usage:
+        """The same in a whole answer, which has the completion's details where there are any."""
+        usage = self.usage()
+        return (
+            usage if self.reasoning_tokens else msgspec.structs.replace(usage, completion_tokens_details=msgspec.UNSET)
+        )
+
     def _usage(self, generated: int, reasoning: int) -> Usage:
         return Usage(
             self.prompt_tokens,

@@ -17,6 +17,7 @@ from ...model.options import Settings
 from ..base import ParsedRequest, Payload, Request, encode
 from ..client_fields import ClientFields
 from ..common.embedding_reply import EmbeddingEncoder, numbers
+from ..common.fields import two_values
 from ..openai.completions import read_prompts
 from ..openai.messages import read_unanswered
 from ..openai.reply import Identity, error_response
@@ -130,7 +131,11 @@ def _parameters(payload: Payload) -> dict[str, Any]:
     given = payload.get("parameters")
     if given is not None and not isinstance(given, dict):
         raise PayloadError.of("parameters", given, "an object")
-    return cast("dict[str, Any]", given or {})
+    read = {name: value for name, value in cast("dict[str, Any]", given or {}).items() if value is not None}
+    for name, value in read.items():
+        if payload.get(name, value) not in (None, value):
+            raise two_values(f"parameters.{name}", name)
+    return read
 
 
 Input = tuple[str, str | None, str]

@@ -90,6 +90,6 @@ def read_values(payload: Payload, table: tuple[Parameter, ...], settings: Settin
     values, names = read_rows(plain, {row.name: row for row in table}, settings)
     if values["truncate"] is None:
         values["truncate"] = False
-    elif values["truncate"] is not True and values["truncate"] == 0 and "truncate" in names:
+    elif type(values["truncate"]) is int and values["truncate"] == 0:
         raise ParameterError.of(names["truncate"], 0, "an integer >= 1, or -1")
     return values

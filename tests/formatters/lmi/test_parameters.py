@@ -296,6 +296,17 @@ MESSAGES: list[tuple[dict[str, Any], type[LmiError], str]] = [
         ParameterError,
         f"parameters.stop: the same parameter as parameters.stop_sequences, {ANOTHER}",
     ),
+    # A default that is said is a value too.
+    (
+        {"max_tokens": 30, "max_new_tokens": 6},
+        ParameterError,
+        f"parameters.max_new_tokens: the same parameter as parameters.max_tokens, {ANOTHER}",
+    ),
+    (
+        {"ignore_eos": True, "ignore_eos_token": False},
+        ParameterError,
+        f"parameters.ignore_eos_token: the same parameter as parameters.ignore_eos, {ANOTHER}",
+    ),
     (
         {"max_tokens": 5, "max_new_tokens": 6},
         ParameterError,

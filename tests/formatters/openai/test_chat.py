@@ -12,7 +12,20 @@ import pytest
 from lmi.formatters.openai import parse
 
 from ...kit.answers.events import end, same_shape
-from ...kit.answers.openai import CHAT, DETAILS, REASONING, SETTINGS, TEXT, TOOLS, USAGE, call, chunks, reply, whole
+from ...kit.answers.openai import (
+    CHAT,
+    DETAILS,
+    PROMPT_DETAILS,
+    REASONING,
+    SETTINGS,
+    TEXT,
+    TOOLS,
+    USAGE,
+    call,
+    chunks,
+    reply,
+    whole,
+)
 from ...kit.api.errors import ContextError, GenerationError, OverloadedError
 from ...kit.api.types import CallDelta, Delta, Event, Failed, Finish, Request, Settings, Started, Token, TopToken
 
@@ -45,11 +58,11 @@ EXAMPLE_WHOLE: dict[str, Any] = {
     ],
     "service_tier": None,
     "system_fingerprint": None,
-    "usage": {"prompt_tokens": 234, "completion_tokens": 1613, "total_tokens": 1847, **DETAILS},
+    "usage": {"prompt_tokens": 234, "completion_tokens": 1613, "total_tokens": 1847, **PROMPT_DETAILS},
     "prompt_logprobs": None,
     "kv_transfer_params": None,
 }
-"""The completions document, Chat Completion, Example (texts cut), with the streaming document's usage details."""
+"""The completions document, Chat Completion, Example (texts cut), with the prompt's details of the streaming document."""
 
 
 CUSTOM: list[Any] = [{"type": "custom", "custom": {"name": "patch"}}, *TOOLS]
@@ -478,6 +491,17 @@ def test_usage_in_each_chunk_has_all_that_is_told_so_far() -> None:
     assert [one["prompt_tokens_details"]["cached_tokens"] for one in told] == [4, 4]
     assert [one["completion_tokens_details"]["reasoning_tokens"] for one in told] == [3, 3]
     assert [(one["completion_tokens"], one["total_tokens"]) for one in told] == [(5, 12), (7, 14)]
+
+
+@pytest.mark.parametrize("asked", [CHAT, TEXT], ids=["chat", "text"])
+@pytest.mark.parametrize("reasoning", [0, 3])
+def test_a_whole_answer_has_details_of_the_completion_where_there_are_any(asked: Any, reasoning: int) -> None:
+    """As in the completions document: some clients of endpoints know its four fields alone (strands-agents,
+    models/sagemaker.py, UsageMetadata).
+    """
+    usage = whole(call(**asked).reply, Delta(0, "a", (), end(count=5, reasoning_tokens=reasoning)))["usage"]
+    fields = ["prompt_tokens", "completion_tokens", "total_tokens", "prompt_tokens_details"]
+    assert [*usage] == [*fields, *(["completion_tokens_details"] if reasoning else [])]
 
 
 def test_usage_in_each_chunk_goes_with_include_usage_alone() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from lmi.formatters.openai.models import MODEL_PATH, model, models
+from lmi.formatters.openai.models import MODEL_PATH, model, models, version
 
 from ...kit.api.options import typed_settings
 from ...kit.api.types import EngineInfo, Request, Response, Route
@@ -44,3 +44,7 @@ def test_one_that_is_not_there(name: str) -> None:
 )
 def test_a_path_that_ends_in_what_varies(path: str, has: bool) -> None:
     assert Route(MODEL_PATH).has(path) is has
+
+
+def test_the_engines_version() -> None:
+    assert json.loads(version(Request(b""), SETTINGS, INFO).body) == {"version": "0"}

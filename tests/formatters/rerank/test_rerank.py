@@ -388,3 +388,27 @@ def test_servers_say_their_task() -> None:
         assert json.loads(page(request, settings, info).body)["model_pipeline_tag"] == tag
         kind = "embeddings" if task == "embed" else tag.replace("-", "_")
         assert json.loads(azure.model_info(request, settings, info).body)["model_type"] == kind
+
+
+@pytest.mark.parametrize(
+    ("fields", "truncate"),
+    [
+        ({}, False),
+        ({"truncate": False}, False),
+        ({"truncate": True}, True),
+        ({"truncate": 3, "parameters": {"truncate": 3}}, 3),
+        ({"truncate": None, "parameters": {"truncate": True}}, True),
+        ({"truncate": True, "parameters": {"truncate": None}}, True),
+    ],
+)
+def test_whether_teis_inputs_are_cut(fields: dict[str, Any], truncate: int | bool) -> None:
+    (one,) = call({"inputs": "a", **fields}, CLASSIFIES, "/predict").generations
+    assert one.scoring is not None
+    assert one.scoring.truncate == truncate
+
+
+def test_two_values_of_one_field() -> None:
+    told = json.loads(refused({"inputs": "a", "truncate": True, "parameters": {"truncate": False}}, CLASSIFIES).body)
+    assert told["error"] == (
+        "parameters.truncate: the same parameter as truncate, which has another value; set only one of them"
+    )
