@@ -65,8 +65,9 @@ def parse(payload: Payload, request: Request, settings: Settings) -> ParsedReque
     if request.path == EMBEDDINGS_PATH:
         return openai_embeddings.parse(payload, request, settings)
     if payload.get("messages") is not None:
-        reader = openai_embeddings if settings.embeds else openai_chat
-        return reader.parse(payload, request, settings)
+        if settings.embeds:
+            return openai_embeddings.parse(payload, request, settings)
+        return openai_chat.parse(payload, request, settings)
     if payload.get("prompt") is not None:
         return openai_completions.parse(payload, request, settings)
     if payload.get("input") is not None:

@@ -62,7 +62,7 @@ EXAMPLE_WHOLE: dict[str, Any] = {
     "prompt_logprobs": None,
     "kv_transfer_params": None,
 }
-"""The completions document, Chat Completion, Example (texts cut), with the prompt's details of the streaming document."""
+"""The completions document, Chat Completion, Example (texts cut), with the streaming document's prompt details."""
 
 
 CUSTOM: list[Any] = [{"type": "custom", "custom": {"name": "patch"}}, *TOOLS]
