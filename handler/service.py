@@ -134,10 +134,11 @@ class Service:
 
     @property
     def info(self) -> EngineInfo:
-        """The engine's, with the adapters that are registered now."""
+        """The engine's, with the adapters that are registered now, in the order in which they were."""
         if self.adapters is None:
             return self._info
-        return replace_fields(self._info, adapters=tuple(entry.adapter for entry in self.adapters.registered()))
+        adapters = sorted((entry.adapter for entry in self.adapters.registered()), key=lambda one: one.number)
+        return replace_fields(self._info, adapters=tuple(adapters))
 
     @property
     def healthy(self) -> bool:

@@ -214,7 +214,7 @@ class Generation(FormerGeneration, msgspec.Struct, frozen=True, kw_only=True, om
     prompt: Prompt
     sampling: Sampling = Sampling()
     embedding: Embedding | None = None
-    """Set where the prompt, which is no conversation then, is to be embedded; what is for text means nothing then."""
+    """Set where the prompt is to be embedded; what is for text means nothing then."""
     scoring: Scoring | None = None
     """Set where the prompt is to be scored; the same holds."""
     tokenize: bool = False

@@ -15,9 +15,10 @@ from collections.abc import Mapping
 from datetime import date
 from typing import Any
 
-from ...model.errors import NotFoundError, ParameterError, PayloadError, one_line
+from ...model.errors import NotFoundError, PayloadError, one_line
 from ...model.options import Settings
 from ..base import Payload, Request
+from ..common.fields import two_values
 from ..common.kinds import Text
 from ..conversation.content import Content, PartForm
 from ..conversation.images import DETAIL, ImageUrl
@@ -69,11 +70,16 @@ def _image(read: dict[str, Any], content: Content, place: str, settings: Setting
 
 
 def _one(read: dict[str, Any], usual: str, place: str) -> None:
-    """Raises RequestError unless there is the one or the other name of what a part says."""
-    if usual in read and "content" in read:
-        raise ParameterError(f"{place}.content: cannot be combined with {usual}", f"{place}.content")
+    """Raises RequestError unless there is the one or the other name of what a part says, or both with one value."""
+    if usual in read and "content" in read and _said(read[usual]) != _said(read["content"]):
+        raise two_values(f"{place}.content", usual)
     if usual not in read and "content" not in read:
         raise PayloadError(f"{place}: expected a field {usual} or content", f"{place}.{usual}")
+
+
+def _said(read: Any) -> Any:
+    """A text, or an image's URL without the place that it comes from."""
+    return read[0] if isinstance(read, tuple) else read
 
 
 URL = ImageUrl(base64=True)

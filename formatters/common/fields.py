@@ -79,6 +79,7 @@ def read_rows(
     """
     values = {row.key: row.default for row in rows.values() if row.key}
     names: dict[str, str] = {}
+    asked: set[str] = set()
     for name, value in given.items():
         if value is None:
             continue
@@ -94,13 +95,15 @@ def read_rows(
             raise row.refused(shown, value)
         if row.key is None:
             continue
-        if value == row.default:
+        if value == row.default and value in (None, ()):
+            # It asks for nothing, as null.
             names.setdefault(row.key, shown)
             continue
-        if values[row.key] != row.default:
+        if row.key in asked:
             if values[row.key] != value:
                 raise two_values(shown, names[row.key])
             continue
+        asked.add(row.key)
         names[row.key] = shown
         values[row.key] = value
     return values, names

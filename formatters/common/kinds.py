@@ -19,6 +19,7 @@ __all__ = [
     "IDS",
     "LARGEST",
     "LARGEST_ID",
+    "SMALLEST",
     "TEXTS",
     "TEXTS_LENGTH",
     "Anything",
@@ -37,7 +38,7 @@ __all__ = [
     "read_ids",
 ]
 
-LARGEST = 2**63 - 1
+SMALLEST, LARGEST = -(2**63), 2**63 - 1
 """Integers travel to the engine as msgpack, and on into 64-bit tensors."""
 LARGEST_ID = 2**31 - 1
 TokenIds = tuple[Annotated[int, msgspec.Meta(ge=0, le=LARGEST_ID)], ...]
@@ -126,6 +127,8 @@ class Integer:
 
     @property
     def description(self) -> str:
+        if self.low == SMALLEST:
+            return "an integer of 64 bits"
         return f"an integer from {self.low}" + (f" to {self.high}" if self.high < LARGEST_ID else "")
 
     def read(self, name: str, given: Any) -> int:
@@ -308,8 +311,8 @@ class Tree(Object):
         for _ in range(DEPTH):
             members = [inner for value in level for inner in (value.values() if isinstance(value, dict) else value)]
             for inner in members:
-                if isinstance(inner, int) and not -LARGEST <= inner <= LARGEST:
-                    raise ParameterError.of(name, inner, f"integers from {-LARGEST} to {LARGEST} in it")
+                if isinstance(inner, int) and not SMALLEST <= inner <= LARGEST:
+                    raise ParameterError.of(name, inner, f"integers from {SMALLEST} to {LARGEST} in it")
             level = [inner for inner in members if isinstance(inner, dict | list)]
             if not level:
                 return tree

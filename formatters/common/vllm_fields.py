@@ -14,12 +14,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from .fields import Parameter
-from .kinds import LARGEST, LARGEST_ID, Anything, Boolean, Ids, Integer, Number, Text, Texts, Tree
-from .vllm_kinds import Arguments, Biases, RequestTemplate, Salt, SomeIds, Truncation
+from .kinds import LARGEST_ID, SMALLEST, Anything, Boolean, Ids, Integer, Number, Text, Texts, Tree
+from .vllm_kinds import Arguments, Biases, Likeliest, RequestTemplate, Salt, SomeIds, Truncation
 
-__all__ = ["FIELDS", "GENERATION_KEYS", "SAMPLED", "TOP_LOGPROBS", "row", "rows"]
+__all__ = ["FIELDS", "GENERATION_KEYS", "SAMPLED", "UNANSWERED", "row", "rows"]
 
-TOP_LOGPROBS = 20
 _PROCESSORS = (
     "how much memory an image may take is found out at start, by the endpoint's own arguments, and what is kept of "
     "images goes by them: option.{}"
@@ -51,7 +50,7 @@ FIELDS: Mapping[str, Parameter] = {
         Parameter("spaces_between_special_tokens", Boolean(), None, "spaces_between_special_tokens"),
         Parameter("include_stop_str_in_output", Boolean(), None, "include_stop"),
         Parameter("include_reasoning", Boolean(), None, "include_reasoning"),
-        Parameter("prompt_logprobs", Integer(0, TOP_LOGPROBS), None, "prompt_logprobs"),
+        Parameter("prompt_logprobs", Likeliest(), None, "prompt_logprobs"),
         Parameter("return_token_ids", Boolean(), None, "return_token_ids"),
         Parameter("return_tokens_as_token_ids", Boolean(), None, "return_tokens_as_token_ids"),
         # The prompt.
@@ -66,7 +65,7 @@ FIELDS: Mapping[str, Parameter] = {
                   why=_PROCESSORS.format("mm_processor_kwargs")),
         Parameter("media_io_kwargs", Anything(), None, default_only=True, why=_PROCESSORS.format("media_io_kwargs")),
         # The request.
-        Parameter("priority", Integer(-LARGEST), None, "priority"),
+        Parameter("priority", Integer(SMALLEST), None, "priority"),
         Parameter("cache_salt", Salt(), None, "cache_salt"),
         Parameter("kv_transfer_params", Tree(), None, "kv_transfer_params"),
     )
@@ -92,3 +91,13 @@ def row(name: str, default: Any = None, *, called: str = "") -> Parameter:
 def rows(*names: str) -> tuple[Parameter, ...]:
     """The rows of fields."""
     return tuple(FIELDS[name] for name in names)
+
+
+UNANSWERED = (
+    *rows("add_special_tokens", "chat_template", "chat_template_kwargs"),
+    row("add_generation_prompt", False),
+    row("continue_final_message", False),
+)
+"""What says how the messages become a prompt where they are embedded or classified. add_special_tokens is of texts too,
+where it is true by default.
+"""

@@ -9,10 +9,12 @@ from ...model.errors import ParameterError, PayloadError, UnsupportedError
 from ...model.generation import FITTING
 from ...model.options import Settings
 from ..base import JsonSchema, encode
-from .kinds import IDS, LARGEST, LARGEST_ID, Ids, Integer, Nested, Number, Object
+from .kinds import IDS, LARGEST, LARGEST_ID, SMALLEST, Ids, Integer, Nested, Number, Object
 from .schemas import FILLED, array, one_of
 
-__all__ = ["Arguments", "Biases", "RequestTemplate", "Salt", "SomeIds", "Truncation"]
+__all__ = ["TOP_LOGPROBS", "Arguments", "Biases", "Likeliest", "RequestTemplate", "Salt", "SomeIds", "Truncation"]
+
+TOP_LOGPROBS = 20
 
 BIASES = 1024
 SALT = 1024
@@ -156,9 +158,47 @@ def _plain(place: str, one: Any, given: Any) -> str | int | float:
         return int(one)
     if not isinstance(one, str | int | float):
         raise PayloadError.of(place, given, "a string, a number, or a list of these")
-    if isinstance(one, int) and not -LARGEST <= one <= LARGEST:
-        raise ParameterError.of(place, one, f"integers from {-LARGEST} to {LARGEST}")
+    if isinstance(one, int) and not SMALLEST <= one <= LARGEST:
+        raise ParameterError.of(place, one, f"integers from {SMALLEST} to {LARGEST}")
     return one
+
+
+@dataclass(frozen=True, slots=True)
+class Likeliest(Nested):
+    """How many of the likeliest tokens are shown in each one's place (docs/decisions.md: Log-probabilities).
+
+    With `flag` true is 1 and false is none at all, of text completions (pydantic reads true as 1 in vLLM's server).
+    """
+
+    flag: bool = False
+
+    @property
+    def schema(self) -> JsonSchema:
+        """As JSON Schema, of an endpoint that allows no more."""
+        number = Integer(0, TOP_LOGPROBS).schema
+        return one_of(number, {"type": "boolean"}) if self.flag else number
+
+    @property
+    def description(self) -> str:
+        """In words."""
+        flag = "; true is 1, false none" if self.flag else ""
+        return f"an integer from 0 to {TOP_LOGPROBS}, or to `option.max_logprobs`{flag}"
+
+    def read(self, name: str, given: Any, settings: Settings) -> int | None:
+        """The number; None: not even the chosen token's."""
+        if self.flag and isinstance(given, bool):
+            return 1 if given else None
+        return Integer(0, max(TOP_LOGPROBS, _most(settings))).read(name, given)
+
+
+def _most(settings: Settings) -> int:
+    """What vLLM is told to allow at most; -1, as many as there are tokens, only the engine can count."""
+    try:
+        most = int(settings.engine_arguments.get("max_logprobs", TOP_LOGPROBS))
+    except ValueError:
+        # The engine's start says so.
+        return TOP_LOGPROBS
+    return LARGEST_ID if most == -1 else most
 
 
 @dataclass(frozen=True, slots=True)

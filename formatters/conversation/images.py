@@ -50,6 +50,10 @@ class ImageUrl:
         """The URL, and what the client calls it."""
         if isinstance(given, str):
             return read_url(given, name, base64=self.base64), name
+        if given is None:
+            # vLLM's server takes an image that it has seen by its uuid (docs/decisions.md: Images by their names).
+            expected = "a URL, or an object with it; no image is known by its uuid"
+            raise PayloadError(f"{name}: expected {expected}", name)
         image = Object().read(name, given)
         if image.get("detail") is not None:
             DETAIL.read(f"{name}.detail", image["detail"])

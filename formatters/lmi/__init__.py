@@ -149,7 +149,7 @@ def inputs_of(payload: Payload) -> str:
         raise PayloadError(f"inputs: expected {expected}, but there is no such field", "inputs")
     inputs = payload["inputs"]
     if isinstance(inputs, list) and all(isinstance(text, str) for text in inputs):
-        raise UnsupportedError("inputs: a list of prompts is not supported, expected " + expected, "inputs")
+        raise PayloadError(f"inputs: a list of prompts is not supported, expected {expected}", "inputs")
     if not isinstance(inputs, str) or not inputs:
         raise PayloadError.of("inputs", inputs, expected)
     return inputs

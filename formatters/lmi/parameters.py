@@ -19,7 +19,7 @@ from ...model.options import Settings
 from ..client_fields import Paths
 from ..common.fields import Parameter, paths_of, read_rows
 from ..common.guide_rows import SERVED, guide_rows, guides_of_others
-from ..common.kinds import Boolean, Integer, Number, Texts
+from ..common.kinds import SMALLEST, Boolean, Integer, Number, Texts
 from ..common.vllm_fields import row, rows
 from .schemas import SCHEMAS, Schema, schema_of
 
@@ -45,7 +45,7 @@ TOLD = "an answer has its tokens' ids in details"
 TABLE: tuple[Parameter, ...] = (
     # Common to every rolling batch back end.
     Parameter("do_sample", Boolean(), None, "do_sample"),
-    Parameter("seed", Integer(-1), None, "seed", equivalents={-1: None}),
+    Parameter("seed", Integer(SMALLEST), None, "seed", equivalents={-1: None}),
     # Bounded well inside a float32: masked logits divided by infinity are NaN.
     Parameter("temperature", Number(0, 100), 1.0, "temperature"),
     row("repetition_penalty", 1.0),

@@ -2,11 +2,11 @@
 
     chat.py           `messages`, or the path /v1/chat/completions; its answers: chat_reply.py
     completions.py    `prompt`, or the path /v1/completions; its answers: completions_reply.py
-    embeddings.py     `input`, or the path /v1/embeddings, with its answers
+    embeddings.py     `input`, or `messages` of a model that embeds, or the path /v1/embeddings, with its answers
     parameters.py     the plain fields; messages.py, tools.py: those of a chat with a form of their own
     subset.py         which fields another dialect takes that has this reader
     reply.py          what the answers share; bodies.py, logprobs.py: their bodies
-    models.py         GET /v1/models, /v1/models/{id}
+    models.py         GET /v1/models, /v1/models/{id}, /version
     openapi.py        what is taken and given, for /openapi.json
 
 An error is `{"error": {"message", "type", "param", "code"}}` with its status, for streamed requests too where nothing
@@ -21,8 +21,8 @@ from ..base import Dialect, ParsedRequest, Payload, Request, Response, Route, ow
 from . import chat as openai_chat
 from . import completions as openai_completions
 from . import embeddings as openai_embeddings
-from .models import MODEL_PATH, model, models
-from .openapi import CHAT, EMBEDDINGS, MODEL, MODELS, TEXT
+from .models import MODEL_PATH, model, models, version
+from .openapi import CHAT, EMBEDDINGS, MODEL, MODELS, TEXT, VERSION
 from .reply import error_response
 
 __all__ = [
@@ -46,6 +46,7 @@ ROUTES: tuple[Route, ...] = (
     Route(EMBEDDINGS_PATH, described=EMBEDDINGS),
     Route("/v1/models", ("GET",), page=models, described=MODELS),
     Route(MODEL_PATH, ("GET",), page=model, described=MODEL),
+    Route("/version", ("GET",), page=version, described=VERSION),
 )
 OPENAPI = (CHAT, TEXT, EMBEDDINGS)
 
@@ -64,6 +65,8 @@ def parse(payload: Payload, request: Request, settings: Settings) -> ParsedReque
     if request.path == EMBEDDINGS_PATH:
         return openai_embeddings.parse(payload, request, settings)
     if payload.get("messages") is not None:
+        if settings.embeds:
+            return openai_embeddings.parse(payload, request, settings)
         return openai_chat.parse(payload, request, settings)
     if payload.get("prompt") is not None:
         return openai_completions.parse(payload, request, settings)

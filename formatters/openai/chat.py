@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...model.conversation import Message
+from ...model.conversation import Text as TextPart
 from ...model.errors import ParameterError, PayloadError, UnsupportedError
 from ...model.generation import Conversation, Generation, Sampling
 from ...model.options import Settings
@@ -25,8 +26,8 @@ from ..common.vllm_fields import GENERATION_KEYS
 from ..conversation.template_arguments import read_template_arguments, think
 from ..conversation.tools import ToolUse
 from .chat_reply import chat_encoder
-from .messages import MESSAGE, read_messages
-from .parameters import CHAT_TABLE, read_fields, read_streaming, sampling_of
+from .messages import MESSAGE, check_ends, read_messages
+from .parameters import CHAT_TABLE, check_echo, read_fields, read_streaming, sampling_of
 from .reply import ChatOptions
 from .tools import read_tools
 
@@ -90,6 +91,7 @@ def read_chat(
         # As in vLLM's server: reasoning that is not shown is not told by its tokens either.
         token_ids=values.get("return_token_ids", False) and not _hides_reasoning(conversation, settings),
         ids_for_text=values.get("return_tokens_as_token_ids", False),
+        echo=_echo(conversation, sampling.n, settings) if values.get("echo") else "",
     )
     generation = Generation(
         request_id=request.request_id,
@@ -115,11 +117,7 @@ def _conversation(
 ) -> Conversation:
     continues = values.get("continue_final_message", False)
     prompts = values.get("add_generation_prompt", not continues)
-    if continues and prompts:
-        raise ParameterError(
-            "continue_final_message: cannot be combined with add_generation_prompt",
-            "continue_final_message",
-        )
+    check_ends(continues=continues, prompts=prompts)
     template_arguments = read_template_arguments(values.get("template_arguments", {}))
     think(template_arguments, settings, effort=values.get("reasoning_effort"))
     documents = payload.get("documents")
@@ -144,6 +142,18 @@ def _conversation(
         add_special_tokens=values.get("add_special_tokens", False),
         include_reasoning=values.get("include_reasoning", True),
     )
+
+
+def _echo(conversation: Conversation, n: int, settings: Settings) -> str:
+    """The last message's text, where the answer is of the same role (vLLM's `echo`)."""
+    last = conversation.messages[-1]
+    if isinstance(last, dict) or (conversation.add_generation_prompt and last.role != "assistant"):
+        return ""
+    content = last.content
+    if not isinstance(content, str):
+        content = "\n".join(part.text for part in content if isinstance(part, TextPart))
+    check_echo(len(content), n, settings)
+    return content
 
 
 def _hides_reasoning(conversation: Conversation, settings: Settings) -> bool:

@@ -99,7 +99,7 @@ class WholeChat(OpenAIEncoder):
             created=identity.created,
             model=identity.model,
             choices=[self._choice(index, self.choices[index]) for index in sorted(self.choices)],
-            usage=self.usage(),
+            usage=self.whole_usage(),
             prompt_logprobs=prompt_logprobs(self.started.get(0)) if self.shape.prompt_logprobs else None,
             prompt_token_ids=self.prompt_ids() if self.shape.prompt_ids else UNSET,
             kv_transfer_params=self.kv_transfer_params(),
@@ -107,7 +107,7 @@ class WholeChat(OpenAIEncoder):
         return [encode(body)]
 
     def _choice(self, index: int, state: _Choice) -> ChatChoice:
-        text = "".join(state.texts)
+        text = self.shape.echo + "".join(state.texts)
         calls = [call for _, call in sorted(state.calls.items())]
         legacy = self.shape.legacy
         reasoning = "".join(state.reasoning) if self.shape.reasoning else UNSET
@@ -174,9 +174,9 @@ class StreamChat(ChunkEncoder):
             # Nearly every Delta.
             return [state.head + encode(text) + state.tail]
         records: list[bytes] = []
-        usage = self._usage_so_far(choice, delta) if self.shape.continuous_usage else None
         if state is None:
-            state = self._begin(choice, usage, records)
+            state = self._begin(choice, records)
+        usage = self._usage_so_far(choice, delta) if self.shape.continuous_usage else None
         logprobs = None
         if state.shown is not None:
             logprobs = ChatLogprobs(chat_entries(state.shown.push(delta.tokens), ids=self.shape.ids_for_text))
@@ -192,10 +192,11 @@ class StreamChat(ChunkEncoder):
             records.append(self._record(usage, ChatChunkChoice(choice, new, logprobs, token_ids=ids)))
         return records
 
-    def _begin(self, choice: int, usage: Usage | None, records: list[bytes]) -> _Streamed:
-        """Begins a choice, with a chunk of its role."""
+    def _begin(self, choice: int, records: list[bytes]) -> _Streamed:
+        """Begins a choice, with a chunk of its role and one of what is echoed, which count no token."""
         self.begun = True
         shape = self.shape
+        usage = self._usage_before() if shape.continuous_usage else None
         state = self.choices[choice] = _Streamed(ShownTokens() if shape.logprobs else None)
         no_logprobs = ChatLogprobs([]) if shape.logprobs else None
         first = ChatChunkChoice(choice, ChatDelta("assistant", content=""), no_logprobs)
@@ -203,6 +204,8 @@ class StreamChat(ChunkEncoder):
             records.append(event_record(self._chunk(usage, first, self.prompt_ids())))
         else:
             records.append(self._record(usage, first))
+        if shape.echo:
+            records.append(self._record(usage, ChatChunkChoice(choice, ChatDelta(content=shape.echo), no_logprobs)))
         if not shape.logprobs and not shape.continuous_usage and not shape.token_ids:
             state.head, state.tail = around(self._record(None, ChatChunkChoice(choice, ChatDelta(content=""))))
         return state

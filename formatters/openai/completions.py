@@ -20,7 +20,7 @@ from ..common.guides import read_guide
 from ..common.kinds import read_ids
 from ..common.vllm_fields import GENERATION_KEYS
 from .completions_reply import TextOptions, text_encoder
-from .parameters import TEXT_TABLE, read_fields, read_streaming, sampling_of
+from .parameters import TEXT_TABLE, check_echo, read_fields, read_streaming, sampling_of
 
 __all__ = ["CHOICES", "PATHS", "parse", "read_prompts"]
 
@@ -44,6 +44,8 @@ def parse(payload: Payload, request: Request, settings: Settings) -> ParsedReque
     if len(prompts) * max(n, values.get("best_of", n)) > CHOICES:
         raise ParameterError(f"prompt: expected at most {CHOICES} choices, prompts times n or best_of", "prompt")
     echo = values.get("echo", False)
+    if echo:
+        check_echo(sum(len(prompt) for prompt in prompts if isinstance(prompt, str)), n, settings)
     max_tokens = values.get("max_tokens", MAX_TOKENS)
     silent = max_tokens == 0
     if silent and not echo:

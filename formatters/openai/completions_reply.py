@@ -139,7 +139,7 @@ class WholeText(OpenAIEncoder):
             created=identity.created,
             model=identity.model,
             choices=[self._choice(index, self.choices[index]) for index in sorted(self.choices)],
-            usage=self.usage(),
+            usage=self.whole_usage(),
             kv_transfer_params=self.kv_transfer_params(),
         )
         return [encode(body)]
@@ -186,14 +186,15 @@ class StreamText(ChunkEncoder):
         if delta.text and state and state.head and finish is None:
             # Nearly every Delta.
             return [state.head + encode(delta.text) + state.tail]
-        usage = self._usage_so_far(choice, delta) if shape.continuous_usage else None
         records: list[bytes] = []
         if state is None:
             state = self.choices[choice] = _begun(shape)
             if shape.echo:
                 echo = state.prompt(shape.prompts[prompt], self.started.get(prompt) or NOT_STARTED, shape)
                 told = self._told(state, prompt)
-                records.append(self._record(usage, TextChunkChoice(choice, *echo, prompt_token_ids=told)))
+                before = self._usage_before() if shape.continuous_usage else None
+                records.append(self._record(before, TextChunkChoice(choice, *echo, prompt_token_ids=told)))
+        usage = self._usage_so_far(choice, delta) if shape.continuous_usage else None
         text, logprobs = state.new(delta, shape)
         ids: TokenIds = _ids(delta, shape) if shape.token_ids else UNSET
         if finish is not None:

@@ -1,29 +1,36 @@
-"""OpenAI's embeddings: `{"input": text, token ids, or a list of either}` (OpenAI's API reference, Create embeddings).
+"""OpenAI's embeddings: `{"input": text, token ids, or a list of either}` (OpenAI's API reference, Create embeddings),
+or a conversation, `{"messages"}` (vLLM's server).
 
     {"object": "list", "data": [{"object": "embedding", "index", "embedding"}], "model", "usage"}
 
 A vector is a list of numbers, or with `encoding_format: base64` (which OpenAI's own clients ask for) its float32
-numbers, little-endian, in base64. Besides OpenAI's fields those that vLLM adds are read.
+numbers, little-endian, in base64; vLLM's `embed_dtype` and `endianness` make other ones of them. Besides OpenAI's
+fields those that vLLM adds are read.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import msgspec
 
 from ...model.errors import ParameterError
-from ...model.generation import Embedding, Generation
+from ...model.generation import Embedding, Generation, Prompt
 from ...model.options import Settings
 from ..base import ParsedRequest, Payload, Request, encode
 from ..client_fields import ClientFields, Paths, prompt_names
 from ..common.embedding_reply import EmbeddingEncoder, numbers
 from ..common.fields import Parameter, paths_of, read_rows
-from ..common.kinds import LARGEST, LARGEST_ID, Anything, Boolean, Integer, Text
+from ..common.kinds import LARGEST_ID, SMALLEST, Anything, Boolean, Integer, Text
+from ..common.vllm_fields import UNANSWERED
 from .completions import read_prompts
+from .messages import read_unanswered
 from .reply import error_response
 
-__all__ = ["INPUTS", "PATHS", "TABLE", "EmbeddingUsage", "Entry", "parse"]
+__all__ = ["FORMS", "INPUTS", "PATHS", "TABLE", "EmbeddingUsage", "Entry", "parse"]
 
 INPUTS = 2048
 """Inputs in one body (OpenAI's limit)."""
@@ -31,7 +38,6 @@ INPUTS = 2048
 TABLE: tuple[Parameter, ...] = (
     # Any model is accepted, the answer carries our name (docs/decisions.md: The model's name).
     Parameter("model", Text(), None),
-    Parameter("input", Anything(), None),
     Parameter("encoding_format", Text(("float", "base64")), "float", "encoding"),
     Parameter("dimensions", Integer(1, LARGEST_ID), None, "dimensions"),
     Parameter("user", Anything(), None),
@@ -40,10 +46,11 @@ TABLE: tuple[Parameter, ...] = (
     Parameter("normalize", Boolean(), None, "normalize"),
     Parameter("truncate_prompt_tokens", Integer(-1, LARGEST_ID), None, "truncate", equivalents={-1: True}),
     Parameter("truncation_side", Text(("left", "right")), "right", "cut"),
-    Parameter("add_special_tokens", Boolean(), True, "add_special_tokens"),
-    Parameter("embed_dtype", Text(), "float32", default_only=True),
-    Parameter("endianness", Text(("native", "little")), None),
-    Parameter("priority", Integer(-LARGEST), None),
+    *UNANSWERED,
+    # Of base64.
+    Parameter("embed_dtype", Text(("float32", "float16", "bfloat16")), "float32", "dtype"),
+    Parameter("endianness", Text(("native", "little", "big")), "native", "endianness"),
+    Parameter("priority", Integer(SMALLEST), None),
     Parameter("cache_salt", Anything(), None, default_only=True),
     Parameter("mm_processor_kwargs", Anything(), None, default_only=True),
     Parameter("request_id", Anything(), None),
@@ -51,6 +58,8 @@ TABLE: tuple[Parameter, ...] = (
     Parameter("stream", Boolean(), False, default_only=True),
 )
 ROWS = {row.name: row for row in TABLE}
+FORMS = ("input", "messages")
+"""What is embedded; read elsewhere."""
 PATHS: Paths = paths_of(TABLE, "embedding", Embedding)
 """What the fields are called."""
 
@@ -86,11 +95,12 @@ class Embeddings(EmbeddingEncoder):
     """OpenAI's list."""
 
     model: str
-    base64: bool
+    pack: Callable[[bytes], bytes] | None
+    """Makes of a vector what is sent in base64; None: numbers are sent."""
 
     def entry(self, vector: bytes, prompt: int) -> bytes:
         """The entry of one input."""
-        return encode(Entry(prompt, vector if self.base64 else numbers(vector)))
+        return encode(Entry(prompt, numbers(vector) if self.pack is None else self.pack(vector)))
 
     def body(self, entries: list[bytes]) -> bytes:
         """The list and its usage."""
@@ -100,10 +110,44 @@ class Embeddings(EmbeddingEncoder):
         return b"".join((head, b"[", b",".join(entries), b"]", tail))
 
 
+PACKING = ("dtype", "endianness")
+
+
+def packed(vector: bytes, dtype: str, endianness: str) -> bytes:
+    """The numbers of `Delta.vector`, float32 and little-endian, otherwise (vLLM, utils/serial_utils.py: tensor2binary).
+
+    Machines that vLLM runs on are little-endian: that is `native`.
+    """
+    if dtype == "float32" and endianness != "big":
+        return vector
+    # Here, as only such requests need it.
+    import numpy as np
+
+    values: Any = np.frombuffer(vector, "<f4")
+    if dtype == "float16":
+        with np.errstate(over="ignore"):
+            values = values.astype("<f2")
+    elif dtype == "bfloat16":
+        # The upper half of a float32, rounded to the nearest, halves to the even one.
+        bits = values.view("<u4")
+        values = ((bits + 0x7FFF + (bits >> 16 & 1)) >> 16).astype("<u2")
+    return bytes((values.byteswap() if endianness == "big" else values).tobytes())
+
+
+def _prompts(payload: Payload, values: Mapping[str, Any], settings: Settings) -> tuple[Sequence[Prompt], ClientFields]:
+    """What is to be embedded, and what the client calls it."""
+    if payload.get("messages") is not None:
+        conversation, own = read_unanswered(payload, values, settings)
+        return (conversation,), ClientFields(PATHS, {**own, "prompt": "messages"})
+    inputs = read_prompts(payload.get("input"), "input", limit=INPUTS)
+    return inputs, ClientFields(PATHS, each=prompt_names("input", len(inputs)))
+
+
 def parse(payload: Payload, request: Request, settings: Settings) -> ParsedRequest:
     """One generation for each input; raises RequestError."""
-    inputs = read_prompts(payload.get("input"), "input", limit=INPUTS)
-    values, _ = read_rows(payload, ROWS, settings)
+    plain = {name: value for name, value in payload.items() if name not in FORMS}
+    values, _ = read_rows(plain, ROWS, settings)
+    prompts, fields = _prompts(payload, values, settings)
     normalize, truncate = values["normalize"], values["truncate"]
     if truncate == 0:
         raise ParameterError.of("truncate_prompt_tokens", truncate, "an integer >= 1, or -1")
@@ -118,15 +162,14 @@ def parse(payload: Payload, request: Request, settings: Settings) -> ParsedReque
             request_id=request.request_id,
             prompt=prompt,
             embedding=embedding,
-            add_special_tokens=values["add_special_tokens"],
+            add_special_tokens=values["add_special_tokens"] is not False,
         )
-        for prompt in inputs
+        for prompt in prompts
     )
     reply = Embeddings(
-        prompts=len(inputs),
+        prompts=len(prompts),
         refuse=error_response,
         model=settings.model_name,
-        base64=values["encoding"] == "base64",
+        pack=partial(packed, **{key: values[key] for key in PACKING}) if values["encoding"] == "base64" else None,
     )
-    fields = ClientFields(PATHS, each=prompt_names("input", len(inputs)))
     return ParsedRequest(tuple(generations), reply, fields=fields)

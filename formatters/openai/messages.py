@@ -13,16 +13,18 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ...model.errors import ParameterError, PayloadError, UnsupportedError
+from ...model.generation import Conversation
 from ...model.options import Settings
-from ..base import JsonSchema
+from ..base import JsonSchema, Payload
 from ..common.forms import Form, Listed, Tagged, Unread
 from ..common.kinds import Filled, Text
 from ..conversation.builder import NONE, Arguments, Builder
 from ..conversation.content import MAX_MESSAGES, Content, Contents, PartForm, text_form
 from ..conversation.custom_tools import arguments_of
 from ..conversation.images import DETAIL, ImageUrl
+from ..conversation.template_arguments import read_template_arguments
 
-__all__ = ["MESSAGE", "PARTS", "message_form", "messages_schema", "read_messages"]
+__all__ = ["MESSAGE", "PARTS", "check_ends", "message_form", "messages_schema", "read_messages", "read_unanswered"]
 
 
 def _image(read: dict[str, Any], content: Content, place: str, settings: Settings) -> None:
@@ -142,6 +144,34 @@ def read_messages(given: Any, settings: Settings, form: Tagged = MESSAGE) -> Bui
                 )
             builder.say(role, content, read.get("name", ""))
     return builder
+
+
+def check_ends(*, continues: bool, prompts: bool) -> None:
+    """Raises ParameterError where the last message is to be gone on with and a new one to be begun."""
+    if continues and prompts:
+        name = "continue_final_message"
+        raise ParameterError(f"{name}: cannot be combined with add_generation_prompt", name)
+
+
+def read_unanswered(
+    payload: Payload, values: Mapping[str, Any], settings: Settings
+) -> tuple[Conversation, dict[str, str]]:
+    """Messages that are embedded or classified, by the values of UNANSWERED, and what the client calls their parts;
+    raises RequestError.
+    """
+    if payload.get("input") is not None:
+        raise ParameterError("messages: cannot be combined with input", "messages")
+    check_ends(continues=values["continue_final_message"], prompts=values["add_generation_prompt"])
+    builder = read_messages(payload["messages"], settings)
+    conversation = Conversation(
+        messages=builder.messages(),
+        template_arguments=read_template_arguments(values["template_arguments"] or {}),
+        chat_template=values["chat_template"],
+        add_generation_prompt=values["add_generation_prompt"],
+        continue_final_message=values["continue_final_message"],
+        add_special_tokens=values["add_special_tokens"] or False,
+    )
+    return conversation, {**builder.fields, "prompt.chat_template": "chat_template"}
 
 
 def _answer(builder: Builder, read: dict[str, Any], content: str | Content, function_call: str) -> None:

@@ -1,4 +1,6 @@
-"""The list of models that OpenAI's clients ask for (GET /v1/models), and one of them (GET /v1/models/{id})."""
+"""The list of models that OpenAI's clients ask for (GET /v1/models), and one of them (GET /v1/models/{id}); and the
+engine's version, which vLLM's ask for (GET /version).
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ from ..adapters import unknown_model
 from ..base import Request, Response, encode, variable_part
 from .reply import error_response
 
-__all__ = ["MODEL_PATH", "Model", "ModelList", "model", "models"]
+__all__ = ["MODEL_PATH", "Model", "ModelList", "Version", "model", "models", "version"]
 
 MODEL_PATH = "/v1/models/{id}"
 
@@ -29,8 +31,8 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
     owned_by: str = "lmi"
     max_model_len: int
     """The longest prompt plus answer, in tokens, as vLLM's server says it."""
-    root: str | UnsetType = UNSET
-    """Of an adapter, as vLLM's server says it: its folder."""
+    root: str
+    """As vLLM's server says it: where the model is, of an adapter its folder."""
     parent: str | UnsetType = UNSET
     """Of an adapter: the model."""
 
@@ -56,7 +58,18 @@ def model(request: Request, settings: Settings, info: EngineInfo) -> Response:
     return Response(encode(found))
 
 
+class Version(msgspec.Struct, frozen=True):
+    """The engine's: vLLM's, as its server has it."""
+
+    version: str
+
+
+def version(request: Request, settings: Settings, info: EngineInfo) -> Response:
+    """Which version of the engine answers."""
+    return Response(encode(Version(info.version)))
+
+
 def _models(settings: Settings, info: EngineInfo) -> tuple[Model, ...]:
     name, longest = settings.model_name, info.context
     adapters = (Model(id=one.name, root=one.path, parent=name, max_model_len=longest) for one in info.adapters)
-    return (Model(id=name, max_model_len=longest), *adapters)
+    return (Model(id=name, root=settings.model_id, max_model_len=longest), *adapters)

@@ -22,11 +22,11 @@ from .completions import CHOICES
 from .embeddings import INPUTS, EmbeddingUsage, Entry
 from .embeddings import TABLE as EMBEDDING_TABLE
 from .messages import messages_schema
-from .models import Model, ModelList
+from .models import Model, ModelList, Version
 from .parameters import CHAT_TABLE, TEXT_TABLE
 from .tools import TOOLS_SCHEMA
 
-__all__ = ["CHAT", "EMBEDDINGS", "MODEL", "MODELS", "TEXT", "chat_schema"]
+__all__ = ["CHAT", "EMBEDDINGS", "MODEL", "MODELS", "TEXT", "VERSION", "chat_schema"]
 
 GUIDES_SCHEMA = {name: nullable(guide.schema) for name, guide in GUIDES.items()}
 ANY_OBJECT: JsonSchema = {"type": "object"}
@@ -57,8 +57,12 @@ def text_schema(settings: Settings) -> JsonSchema:
 
 def embedding_schema(settings: Settings) -> JsonSchema:
     """The body of a request for vectors."""
+    plain = fields_schema(EMBEDDING_TABLE)
     given = one_of(FILLED, array(FILLED, 1, INPUTS), IDS, array(IDS, 1, INPUTS))
-    return {"type": "object", "properties": {**fields_schema(EMBEDDING_TABLE), "input": given}, "required": ["input"]}
+    return one_of(
+        {"type": "object", "properties": {**plain, "input": given}, "required": ["input"]},
+        {"type": "object", "properties": {**plain, "messages": messages_schema()}, "required": ["messages"]},
+    )
 
 
 class Embedded(msgspec.Struct, frozen=True):
@@ -83,3 +87,4 @@ EMBEDDINGS = OpenApi(
 )
 MODELS = OpenApi("The models that are served", answers={JSON: (ModelList,)}, errors=ERRORS)
 MODEL = OpenApi("A model that is served", answers={JSON: (Model,)}, errors=ERRORS)
+VERSION = OpenApi("The engine's version", answers={JSON: (Version,)}, errors=ERRORS)

@@ -20,10 +20,11 @@ from ..base import Payload
 from ..common.fields import Parameter, handle_unknown_field
 from ..common.guide_rows import guides_of_others
 from ..common.guides import GUIDES
-from ..common.kinds import LARGEST, Anything, Boolean, Integer, Number, Object, Text, Texts, read_field
-from ..common.vllm_fields import SAMPLED, TOP_LOGPROBS, rows
+from ..common.kinds import SMALLEST, Anything, Boolean, Integer, Number, Object, Text, Texts, read_field
+from ..common.vllm_fields import SAMPLED, rows
+from ..common.vllm_kinds import Likeliest
 
-__all__ = ["CHAT_TABLE", "SEQUENCES", "TEXT_TABLE", "read_fields", "read_streaming", "sampling_of"]
+__all__ = ["CHAT_TABLE", "SEQUENCES", "TEXT_TABLE", "check_echo", "read_fields", "read_streaming", "sampling_of"]
 
 SEQUENCES = 128
 """The most that `n` may be, as in OpenAI's schema."""
@@ -52,7 +53,8 @@ COMMON: tuple[Parameter, ...] = (
     Parameter("n", Integer(1, SEQUENCES), None, "n"),
     # OpenAI has it for text completions, vLLM had it for chat too.
     Parameter("best_of", Integer(1, SEQUENCES), None, "best_of"),
-    Parameter("seed", Integer(-LARGEST), None, "seed"),
+    # Of -1 vLLM makes a random one.
+    Parameter("seed", Integer(SMALLEST), None, "seed", equivalents={-1: None}),
     Parameter("stop", Texts(), None, "stop"),
     *rows("presence_penalty", "frequency_penalty", "logit_bias"),
     Parameter("stream", Boolean(), None, "stream"),
@@ -75,12 +77,12 @@ CHAT_TABLE: tuple[Parameter, ...] = (
     Parameter("max_tokens", Integer(1), None, "max_tokens"),
     Parameter("max_completion_tokens", Integer(1), None, "max_completion_tokens"),
     Parameter("logprobs", Boolean(), None, "logprobs"),
-    Parameter("top_logprobs", Integer(0, TOP_LOGPROBS), None, "top_logprobs"),
+    Parameter("top_logprobs", Likeliest(), None, "top_logprobs"),
     Parameter("parallel_tool_calls", Boolean(), None, "parallel_tool_calls"),
     Parameter("reasoning_effort", Text(), None, "reasoning_effort"),
     *rows("chat_template", "chat_template_kwargs", "add_generation_prompt", "continue_final_message"),
     *rows("include_reasoning"),
-    *_off("echo"),
+    Parameter("echo", Boolean(), None, "echo"),
     *_unserved("audio", "web_search_options"),
     *_harmless(
         "metadata",
@@ -102,7 +104,7 @@ TEXT_TABLE: tuple[Parameter, ...] = (
     *COMMON,
     # With echo none is allowed: the answer is the prompt with its log-probabilities.
     Parameter("max_tokens", Integer(0), None, "max_tokens"),
-    Parameter("logprobs", Integer(0, TOP_LOGPROBS), None, "logprobs"),
+    Parameter("logprobs", Likeliest(flag=True), None, "logprobs"),
     Parameter("echo", Boolean(), None, "echo"),
     Parameter("suffix", Text(), "", default_only=True),
     *_unserved("prompt_embeds"),
@@ -175,6 +177,13 @@ def read_streaming(values: Mapping[str, Any], settings: Settings) -> Streaming:
     usage = bool(options.get("include_usage"))
     # As vLLM's server: it goes with include_usage alone.
     return Streaming(streams, usage, usage and bool(options.get("continuous_usage_stats")))
+
+
+def check_echo(length: int, n: int, settings: Settings) -> None:
+    """Raises ParameterError where `n` echoes are too long for an answer: a prompt may be cut, they are not."""
+    most = settings.limits.max_answer_bytes
+    if length * n > most:
+        raise ParameterError(f"echo: expected at most {most} characters in all (option.max_answer_bytes)", "echo")
 
 
 def sampling_of(values: Mapping[str, Any], *, streams: bool, max_tokens: int | None, **more: Any) -> Sampling:

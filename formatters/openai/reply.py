@@ -88,6 +88,8 @@ class ChatOptions:
     """Whether those of the answer are."""
     ids_for_text: bool = False
     """Whether log-probabilities have tokens' ids in the place of their text."""
+    echo: str = ""
+    """What each choice's content begins with."""
 
 
 PLAIN = ChatOptions()
@@ -104,6 +106,13 @@ class OpenAIEncoder(Encoder):
     def usage(self) -> Usage:
         """Of all choices together."""
         return self._usage(self.generated_tokens, self.reasoning_tokens)
+
+    def whole_usage(self) -> Usage:
+        """The same in a whole answer, which has the completion's details where there are any."""
+        usage = self.usage()
+        return (
+            usage if self.reasoning_tokens else msgspec.structs.replace(usage, completion_tokens_details=msgspec.UNSET)
+        )
 
     def _usage(self, generated: int, reasoning: int) -> Usage:
         return Usage(
@@ -158,6 +167,10 @@ class ChunkEncoder(OpenAIEncoder):
             return self.head + encode(choice) + self.tail
         return event_record(self._chunk(usage, choice))
 
+    def _usage_before(self) -> Usage:
+        """The usage so far, where nothing of a choice is told yet."""
+        return self._usage(self.tokens_so_far, self.reasoning_so_far)
+
     def _usage_so_far(self, choice: int, delta: Delta) -> Usage:
         """The usage while choices are in the making, with a delta of one of them that has all its tokens."""
         # Sums that are kept, for there may be thousands of choices, each with a chunk in a step.
@@ -168,4 +181,4 @@ class ChunkEncoder(OpenAIEncoder):
             self.reasoning_so_far += finish.reasoning_tokens
         self.tokens[choice] = now
         self.tokens_so_far += now - before
-        return self._usage(self.tokens_so_far, self.reasoning_so_far)
+        return self._usage_before()

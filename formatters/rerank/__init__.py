@@ -69,7 +69,7 @@ def matches(payload: Payload, request: Request, settings: Settings) -> bool:
         return "messages" not in payload
     if settings.pools and scores.fields_of(payload) is not None:
         return True
-    return settings.scores and ("input" in payload or "inputs" in payload)
+    return settings.scores and any(name in payload for name in ("input", "inputs", "messages"))
 
 
 def parse(payload: Payload, request: Request, settings: Settings) -> ParsedRequest:

@@ -12,13 +12,14 @@ from typing import Any, cast
 
 from ...model.errors import ParameterError, PayloadError
 from ...model.events import Delta
-from ...model.generation import Conversation, Generation, Prompt, Scoring
+from ...model.generation import Generation, Prompt, Scoring
 from ...model.options import Settings
 from ..base import ParsedRequest, Payload, Request, encode
 from ..client_fields import ClientFields
 from ..common.embedding_reply import EmbeddingEncoder, numbers
+from ..common.fields import two_values
 from ..openai.completions import read_prompts
-from ..openai.messages import read_messages
+from ..openai.messages import read_unanswered
 from ..openai.reply import Identity, error_response
 from .bodies import Class, ClassifyBody, Prediction, Usage, tei_error
 from .parameters import CLASSIFY_TABLE, PREDICT_TABLE, read_values
@@ -77,7 +78,7 @@ def parse(payload: Payload, request: Request, settings: Settings) -> ParsedReque
         Generation(
             request_id=request.request_id,
             prompt=prompt,
-            add_special_tokens=values["add_special_tokens"],
+            add_special_tokens=values["add_special_tokens"] is not False,
             scoring=scoring,
         )
         for prompt, _ in prompts
@@ -117,13 +118,8 @@ def _prompts(
 ) -> tuple[list[tuple[Prompt, str]], dict[str, str]]:
     """The prompts, and what the client calls them and, other than usually, parts of one."""
     if payload.get("messages") is not None:
-        builder = read_messages(payload["messages"], settings)
-        conversation = Conversation(
-            messages=builder.messages(),
-            template_arguments=values["template_arguments"] or {},
-            add_generation_prompt=values["add_generation_prompt"],
-        )
-        return [(conversation, "messages")], builder.fields
+        conversation, own = read_unanswered(payload, values, settings)
+        return [(conversation, "messages")], own
     if payload.get("input") is None:
         raise PayloadError("input: expected a text or a list of texts, or a field messages, but there is none", "input")
     inputs = read_prompts(payload["input"], "input", limit=MAX_TEXTS)
@@ -135,7 +131,11 @@ def _parameters(payload: Payload) -> dict[str, Any]:
     given = payload.get("parameters")
     if given is not None and not isinstance(given, dict):
         raise PayloadError.of("parameters", given, "an object")
-    return cast("dict[str, Any]", given or {})
+    read = {name: value for name, value in cast("dict[str, Any]", given or {}).items() if value is not None}
+    for name, value in read.items():
+        if payload.get(name, value) not in (None, value):
+            raise two_values(f"parameters.{name}", name)
+    return read
 
 
 Input = tuple[str, str | None, str]

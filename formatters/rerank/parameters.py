@@ -12,7 +12,8 @@ from ...model.errors import ParameterError
 from ...model.options import Settings
 from ..base import Payload
 from ..common.fields import Parameter, read_rows
-from ..common.kinds import LARGEST, LARGEST_ID, Anything, Boolean, Integer, Text, Tree
+from ..common.kinds import LARGEST_ID, SMALLEST, Anything, Boolean, Integer, Text, Tree
+from ..common.vllm_fields import UNANSWERED
 from ..lmi.embeddings import Side, Truncation
 
 __all__ = [
@@ -30,7 +31,7 @@ ANY_MODEL = (
     Parameter("model", Text(), None),
     Parameter("user", Anything(), None),
     Parameter("request_id", Anything(), None),
-    Parameter("priority", Integer(-LARGEST), None),
+    Parameter("priority", Integer(SMALLEST), None),
     Parameter("cache_salt", Anything(), None, default_only=True),
     Parameter("mm_processor_kwargs", Anything(), None, default_only=True),
     # No part of it, but to ignore it would leave a client waiting for events.
@@ -62,10 +63,7 @@ RERANK_TABLE: tuple[Parameter, ...] = (
 CLASSIFY_TABLE: tuple[Parameter, ...] = (
     *ANY_MODEL,
     *ACTIVATED,
-    Parameter("add_special_tokens", Boolean(), True, "add_special_tokens"),
-    # Of messages.
-    Parameter("chat_template_kwargs", Tree(), None, "template_arguments"),
-    Parameter("add_generation_prompt", Boolean(), False, "add_generation_prompt"),
+    *UNANSWERED,
 )
 CUT = (
     Parameter("truncate", Truncation(), False, "truncate"),
@@ -92,6 +90,6 @@ def read_values(payload: Payload, table: tuple[Parameter, ...], settings: Settin
     values, names = read_rows(plain, {row.name: row for row in table}, settings)
     if values["truncate"] is None:
         values["truncate"] = False
-    elif values["truncate"] is not True and values["truncate"] == 0 and "truncate" in names:
+    elif type(values["truncate"]) is int and values["truncate"] == 0:
         raise ParameterError.of(names["truncate"], 0, "an integer >= 1, or -1")
     return values

@@ -21,7 +21,8 @@ from ..common.guide_rows import guide_rows, guides_of_others
 from ..common.guides import AskedGuide, json_guide, one_guide, refuse_schema
 from ..common.kinds import Anything, Boolean, Integer, Number, Object, Text
 from ..common.schemas import FILLED, STRING, array, objects, one_of
-from ..common.vllm_fields import SAMPLED, TOP_LOGPROBS
+from ..common.vllm_fields import SAMPLED
+from ..common.vllm_kinds import Likeliest
 from ..openai.parameters import CHAT_ROWS
 from .bodies import ReasoningOptions
 
@@ -130,7 +131,7 @@ TABLE: tuple[Parameter, ...] = (
     Parameter("temperature", Number(0, 2), None, "temperature"),
     Parameter("top_p", Number(0, 1, above=True), None, "top_p"),
     Parameter("include", Included(), None, "include"),
-    Parameter("top_logprobs", Integer(0, TOP_LOGPROBS), None, "top_logprobs"),
+    Parameter("top_logprobs", Likeliest(), None, "top_logprobs"),
     Parameter("truncation", Text(("auto", "disabled")), None, "truncation"),
     Parameter("parallel_tool_calls", Boolean(), None, "parallel_tool_calls"),
     # Of tools that a server runs, of which there are none.

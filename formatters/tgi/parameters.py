@@ -19,7 +19,7 @@ from ..client_fields import Paths
 from ..common.fields import Parameter, paths_of, read_rows
 from ..common.guides import json_guide, regex_guide
 from ..common.kinds import Boolean, Integer, Number, Object, Text, Texts
-from ..common.vllm_fields import TOP_LOGPROBS
+from ..common.vllm_kinds import Likeliest
 from ..lmi.parameters import CHOICE_KEYS, SHOWN_KEYS, TABLE, generation_fields, own_of, prefill_of
 from ..lmi.parameters import PATHS as LMI_PATHS
 
@@ -81,9 +81,9 @@ ROWS = {row.name: row for row in TABLE} | {
         # TGI's text ends with the stop string.
         Parameter("include_stop_str_in_output", Boolean(), True, "include_stop"),
         Parameter("details", Boolean(), None, "details"),
-        Parameter("top_n_tokens", Integer(0, TOP_LOGPROBS), 0, "top_n_tokens"),
+        Parameter("top_n_tokens", Likeliest(), 0, "top_n_tokens"),
         # LMI's name of it.
-        Parameter("logprobs", Integer(0, TOP_LOGPROBS), 0, "top_n_tokens"),
+        Parameter("logprobs", Likeliest(), 0, "top_n_tokens"),
         GRAMMAR,
     )
 }

@@ -6,17 +6,18 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from ...model.errors import AdapterError, AdapterNotFoundError
+from ...model.options.adapter_options import ADAPTER_NAME, is_adapter_name
 
 __all__ = ["check_name", "folder_of", "folder_within"]
 
 MAX_NAME = 256
-"""Characters."""
+"""Characters of a name that a message repeats."""
 
 
 def check_name(name: str) -> None:
-    """Raises AdapterError for what cannot be an adapter's name: it is a part of paths (`/adapters/{name}`)."""
-    if not name or len(name) > MAX_NAME or "/" in name or not name.isprintable() or name in {".", ".."}:
-        raise AdapterError(f"name: expected 1 to {MAX_NAME} characters that print, without /, got {name[:MAX_NAME]!r}")
+    """Raises AdapterError for what cannot be an adapter's name."""
+    if not is_adapter_name(name):
+        raise AdapterError(f"name: expected {ADAPTER_NAME}, got {name[:MAX_NAME]!r}")
 
 
 def folder_within(directory: str, name: str) -> Path | None:

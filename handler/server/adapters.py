@@ -68,8 +68,9 @@ class AdapterRoutes:
         for place in PLACES:
             found += [
                 self._route(place, GET=self._list, POST=self._register),
-                self._route(f"{place}/{{name}}", GET=self._describe, DELETE=self._unregister),
-                self._route(f"{place}/{{name}}/update", POST=self._update),
+                # A name may have a slash. These two have no method in common.
+                self._route(f"{place}/{{name:path}}/update", POST=self._update),
+                self._route(f"{place}/{{name:path}}", GET=self._describe, DELETE=self._unregister),
             ]
         return found
 

@@ -10,10 +10,19 @@ import msgspec
 
 from .option import Option
 
-__all__ = ["IMAGE", "RANKS", "AdapterOptions"]
+__all__ = ["ADAPTER_NAME", "IMAGE", "RANKS", "AdapterOptions", "is_adapter_name"]
 
 RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 """What `max_lora_rank` may be (vLLM 0.26.0 and 0.32.0, config/lora.py: MaxLoRARanks)."""
+
+
+MAX_NAME = 256
+ADAPTER_NAME = f"1 to {MAX_NAME} characters that print, with no part between / that is empty, . or .."
+
+
+def is_adapter_name(name: str) -> bool:
+    """Whether an adapter may have this name, as a folder's or a hub's id (`org/name`): paths are made of it."""
+    return len(name) <= MAX_NAME and name.isprintable() and not {"", ".", ".."}.intersection(name.split("/"))
 
 
 def _rank(text: str) -> int:
@@ -59,9 +68,8 @@ def _pair(item: Any) -> tuple[str, str]:
         name, path = item["name"], item["path"]
     else:
         raise ValueError(_MODULES)
-    if not name or not path or "/" in name:
-        # A name is a part of paths: /adapters/{name}.
-        raise ValueError(f"{_MODULES}; no / in a name")
+    if not path or not is_adapter_name(name):
+        raise ValueError(f"{_MODULES}; a name is {ADAPTER_NAME}")
     return name, path
 
 

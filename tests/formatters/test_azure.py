@@ -372,6 +372,9 @@ def image(url: str) -> list[dict[str, Any]]:
         ({"type": "image", "content": WEBP}, image(f"data:image/webp;base64,{WEBP}")),
         ({"type": "image_url", "image_url": {"url": URL, "detail": "auto"}}, image(URL)),
         ({"type": "image", "image_url": {"url": URL}}, image(URL)),
+        # The same by both of its names.
+        ({"type": "text", "content": "What is this?", "text": "What is this?"}, "What is this?"),
+        ({"type": "image", "content": URL, "image_url": {"url": URL}}, image(URL)),
     ],
 )
 def test_parts(part: dict[str, Any], read: Any) -> None:
@@ -387,12 +390,12 @@ def test_parts(part: dict[str, Any], read: Any) -> None:
         ({"type": "image", "content": b64encode(b"hello").decode()}, "content", "aGVsbG8="),
         ({"type": "image", "content": ""}, "content", ""),
         ({"type": "image", "content": 5}, "content", "5"),
+        ({"type": "text", "content": "a", "text": "b"}, "content", "a"),
         ({"type": "text", "content": ["a"]}, "content", '["a"]'),
-        ({"type": "image", "content": URL, "image_url": {"url": URL}}, "content", URL),
+        ({"type": "image", "content": URL, "image_url": {"url": f"{URL}A"}}, "content", URL),
         ({"type": "image", "content": URL, "detail": "fine"}, "detail", "fine"),
         ({"type": "image", "content": "ftp://example.com/a.png"}, "content", "ftp://example.com/a.png"),
         ({"type": "image_url", "image_url": "ftp://a.png"}, "image_url", "ftp://a.png"),
-        ({"type": "text", "content": "a", "text": "b"}, "content", "a"),
         ({"type": "input_audio", "input_audio": {"data": "", "format": "mp3"}}, "type", "input_audio"),
         ({"type": "video", "content": URL}, "type", "video"),
         ({"type": 5}, "type", "5"),

@@ -22,7 +22,7 @@ from lmi.formatters.base import ResponseEncoder
 from ..kit.api.errors import ContextError, GenerationError, LmiError, OptionError
 from ..kit.api.handler import load_extensions
 from ..kit.api.options import settings_of
-from ..kit.api.types import Delta, Embedding, Event, Failed, Finish, Settings, Started
+from ..kit.api.types import Conversation, Delta, Embedding, Event, Failed, Finish, Message, Settings, Started
 
 NAMES: dict[str, Any] = {"model_dir": "/opt/ml/model", "model_id": "/opt/ml/model", "model_name": "/opt/ml/model"}
 SETTINGS = Settings(**NAMES, task="embed")
@@ -30,6 +30,7 @@ DYNAMIC = Settings(**NAMES, task="embed", rolling_batch="disable")
 STRICT = Settings(**NAMES, task="embed", unknown_parameters="error")
 GENERATES = Settings(**NAMES)
 PATH = "/v1/embeddings"
+HI = [{"role": "user", "content": "hi"}]
 TEXTS = ["What is Deep Learning", "How many ways can I peel an orange"]
 FLOATS = (0.0059961616, -1.0498056, 0.040412642, -0.2044975, 0.8382087)
 """Of the embedding user guide's example."""
@@ -68,6 +69,12 @@ def feed(reply: ResponseEncoder, *fed: tuple[int, list[Event]]) -> list[bytes]:
             records += reply.feed(event, prompt)
     assert all(records)
     return records
+
+
+def whole(asked: ParsedRequest, *vectors: tuple[float, ...]) -> Any:
+    """OpenAI's answer."""
+    (body,) = feed(asked.reply, *((number, events(*one)) for number, one in enumerate(vectors)))
+    return json.loads(body)
 
 
 # --- LMI ---
@@ -217,6 +224,52 @@ def test_openai() -> None:
     assert all(isinstance(number, float) for number in answer["data"][0]["embedding"])
 
 
+@pytest.mark.parametrize("path", ["/invocations", PATH])
+@pytest.mark.parametrize(
+    ("fields", "changed"),
+    [
+        ({}, {}),
+        ({"add_generation_prompt": True}, {"add_generation_prompt": True}),
+        ({"continue_final_message": True}, {"continue_final_message": True}),
+        ({"add_special_tokens": True}, {"add_special_tokens": True}),
+        ({"chat_template_kwargs": {"a": 1}}, {"template_arguments": {"a": 1}}),
+        ({"dimensions": 2, "truncate_prompt_tokens": 3}, {}),
+    ],
+)
+def test_a_conversation_is_embedded(fields: dict[str, Any], changed: dict[str, Any], path: str) -> None:
+    """vLLM's form of the body; without the beginning of an answer, unless the request says so."""
+    asked = call({"messages": HI, **fields}, path=path)
+    (one,) = asked.generations
+    plain: dict[str, Any] = {"messages": (Message("user", "hi"),), "add_generation_prompt": False}
+    assert one.prompt == Conversation(**{**plain, **changed})
+    assert one.embedding is not None
+    assert (one.embedding.dimensions, one.embedding.truncate) == ((2, 3) if "dimensions" in fields else (None, False))
+    assert asked.fields.name("prompt") == "messages"
+    assert len(whole(asked, FLOATS)["data"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("numbers", "fields", "sent"),
+    [
+        ((1.0, -2.0), {}, "0000803f000000c0"),
+        ((1.0, -2.0), {"endianness": "native"}, "0000803f000000c0"),
+        ((1.0, -2.0), {"endianness": "big"}, "3f800000c0000000"),
+        ((1.0, 1e9), {"embed_dtype": "float16"}, "003c007c"),
+        ((1.0, 0.1), {"embed_dtype": "float16", "endianness": "big"}, "3c002e66"),
+        # Halfway between two: the even one.
+        ((1.00390625, 1.01171875, 0.1), {"embed_dtype": "bfloat16"}, "803f823fcd3d"),
+        ((-0.1,), {"embed_dtype": "bfloat16", "endianness": "big"}, "bdcd"),
+    ],
+)
+def test_numbers_in_base64(numbers: tuple[float, ...], fields: dict[str, Any], sent: str) -> None:
+    """As torch makes them for vLLM's server (utils/serial_utils.py, tensor2binary)."""
+    asked = call({"input": "a", "encoding_format": "base64", **fields}, path=PATH)
+    (entry,) = whole(asked, numbers)["data"]
+    assert base64.b64decode(entry["embedding"]).hex() == sent
+    (entry,) = whole(call({"input": "a", **fields}, path=PATH), numbers)["data"]
+    assert entry["embedding"] == pytest.approx(numbers)
+
+
 def test_base64_is_the_float32_numbers() -> None:
     asked = call({"input": "a", "encoding_format": "base64"}, path=PATH)
     (body,) = feed(asked.reply, (0, events(*FLOATS)))
@@ -295,8 +348,22 @@ WRONG_INPUT: list[tuple[dict[str, Any], str, str]] = [
     ({"input": "a", "dimensions": 0}, "dimensions", "dimensions: expected an integer >= 1, got 0"),
     ({"input": "a", "dimensions": "big"}, "dimensions", "dimensions: expected an integer >= 1, got 'big'"),
     ({"input": "a", "stream": True}, "stream", "stream: expected False, the only value that is supported, got True"),
-    ({"input": "a", "embed_dtype": "int8"}, "embed_dtype", "embed_dtype: expected float32"),
-    ({"input": "a", "endianness": "big"}, "endianness", "endianness: expected one of native, little"),
+    (
+        {"input": "a", "embed_dtype": "fp8_e4m3"},
+        "embed_dtype",
+        "embed_dtype: expected one of float32, float16, bfloat16",
+    ),
+    ({"input": "a", "endianness": "odd"}, "endianness", "endianness: expected one of native, little, big"),
+    ({"input": "a", "messages": HI}, "messages", "messages: cannot be combined with input"),
+    ({"messages": [{"role": "user"}]}, "messages[0].content", "messages[0].content: expected"),
+    ({"messages": []}, "messages", "messages: expected at least one message"),
+    ({"messages": [HI]}, "messages[0]", "messages[0]: expected an object"),
+    (
+        {"messages": HI, "continue_final_message": True, "add_generation_prompt": True},
+        "continue_final_message",
+        "continue_final_message: cannot be combined with add_generation_prompt",
+    ),
+    ({"messages": HI, "chat_template": "x"}, "chat_template", "chat_template: not supported (a template is a program"),
     ({"input": "a", "truncate_prompt_tokens": 0}, "truncate_prompt_tokens", "truncate_prompt_tokens: expected an"),
     ({"input": "a", "cache_salt": "x"}, "cache_salt", "cache_salt: not supported"),
 ]
@@ -319,7 +386,7 @@ def test_wrong_input(body: dict[str, Any], param: str, message: str) -> None:
 @pytest.mark.parametrize(
     ("body", "path"),
     [
-        ({"messages": [{"role": "user", "content": "hi"}]}, "/invocations"),
+        ({"messages": HI}, "/v1/chat/completions"),
         ({"prompt": "hi"}, "/invocations"),
         ({"prompt": "hi", "input": "hi"}, "/v1/completions"),
     ],

@@ -185,13 +185,41 @@ def test_prompt_logprobs(ours: httpx.Client, theirs: httpx.Client, demo_model: P
             assert text_of(entry["decoded_token"]) == text_of(other[token_id]["decoded_token"])
 
 
+@pytest.mark.parametrize("seed", [5, -(2**63)])
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/completions"])
-def test_several_sequences(ours: httpx.Client, theirs: httpx.Client, demo_model: Path, path: str) -> None:
+def test_several_sequences(ours: httpx.Client, theirs: httpx.Client, demo_model: Path, path: str, seed: int) -> None:
     """Sampled: sequence i has the seed `seed + i`, as in vLLM's own engine."""
     given = {"messages": [{"role": "user", "content": "Tell me"}]} if "chat" in path else {"prompt": "Tell me"}
-    body = {"model": str(demo_model), "n": 3, "seed": 5, "temperature": 1.5, "max_tokens": 12, **given}
+    body = {"model": str(demo_model), "n": 3, "seed": seed, "temperature": 1.5, "max_tokens": 12, **given}
     one, _ = both(ours, theirs, path, body)
     assert len({json.dumps(choice.get("message") or choice["text"]) for choice in one["choices"]}) > 1
+
+
+def test_an_echo_and_the_usage_of_each_chunk(ours: httpx.Client, theirs: httpx.Client, demo_model: Path) -> None:
+    """Of a chat that goes on with the last message."""
+    said = [{"role": "user", "content": question("plain").prompt}, {"role": "assistant", "content": "William"}]
+    asked = {"model": str(demo_model), "messages": said, "temperature": 0, "max_tokens": 5, "echo": True}
+    asked |= {"add_generation_prompt": False, "continue_final_message": True}
+    options = {"stream": True, "stream_options": {"include_usage": True, "continuous_usage_stats": True}}
+    told: list[Any] = []
+    for server in (ours, theirs):
+        whole = server.post("/v1/chat/completions", json=asked).json()["choices"][0]["message"]["content"]
+        stream = server.post("/v1/chat/completions", json=asked | options)
+        lines = [line.removeprefix("data: ") for line in stream.text.splitlines() if line.startswith("data: {")]
+        chunks = [json.loads(line) for line in lines]
+        texts = [chunk["choices"][0]["delta"].get("content") for chunk in chunks if chunk["choices"]]
+        assert "".join(text or "" for text in texts) == whole
+        told.append((whole, texts[:2], [chunk["usage"]["completion_tokens"] for chunk in chunks[:2]]))
+    assert told[0] == told[1]
+    assert (told[0][0][:7], told[0][2]) == ("William", [0, 0])
+
+
+def test_what_is_served(ours: httpx.Client, theirs: httpx.Client) -> None:
+    """The version, and where the model is."""
+    assert ours.get("/version").json() == theirs.get("/version").json()
+    one, other = (server.get("/v1/models").json()["data"][0] for server in (ours, theirs))
+    assert (Path(one["root"]).is_dir(), Path(other["root"]).is_dir()) == (True, True)
+    assert one["max_model_len"] == other["max_model_len"]
 
 
 @pytest.mark.parametrize("likely", [0, 3])

@@ -189,8 +189,8 @@ def _embedding_sections() -> Iterator[Section]:
     )
     yield Section(
         "OpenAI embeddings",
-        "With `option.task=text-embedding`; `input` is what is embedded.",
-        [row for row in openai_embeddings.TABLE if row.name != "input"],
+        "With `option.task=text-embedding`; `input` or `messages` is what is embedded.",
+        openai_embeddings.TABLE,
         {"normalize": "`option.normalize`", "use_activation": "`option.normalize`"},
         asked=Embedding,
         engines=EMBEDS,

@@ -12,19 +12,21 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, cast
 
 from ...engine import EngineInfo, EngineStats
-from ...errors import GenerationError, LmiError, OptionError, ParameterError, UnsupportedError
+from ...errors import GenerationError, LmiError, OptionError, ParameterError, UnsupportedError, raised_by_us
 from ...events import Delta, Event, Failed, Finish, Started
 from ...generation import Conversation, Generation
 from ...media.images import Image
 from ...options import Settings
-from ...text.prompt_limits import check_ids, check_prompt, check_text, max_prompt_tokens, too_long
+from ...text.prompt_limits import check_ids, check_prompt, check_text, max_prompt_tokens, shortened, too_long
 from ...text.prompt_tokens import told_tokens
 from ...text.tokenizer import Tokenizer
 from ..adapters import VllmAdapters, no_adapter
 from ..core_outputs import prompt_of
 from ..library.internals import tokenize_params
 from ..library.parts import part
+from ..request.chat import ChatRenderer
 from ..request.prompt import client_errors
+from ..request.structured import template_errors
 from ..start import make_core, start
 from ..trial import try_out
 from .activation import Activation
@@ -69,6 +71,7 @@ class PoolingBackend:
         self._client_errors = client_errors()
         self._lower_case = bool((config.encoder_config or {}).get("do_lower_case", False))
         self._most = settings.limits.max_prompt_tokens
+        self._chat = ChatRenderer(self._core, settings)
         self.adapters = VllmAdapters(self._core) if settings.adapters.enable_lora else None
         self._running: dict[str, tuple[int, Prepared]] = {}
         """With its number, by the name that vLLM knows it by."""
@@ -185,6 +188,23 @@ class PoolingBackend:
         rendered: list[Any] = self._core.renderer.render_cmpl([parsed(self._model_config, said)], tokenize)
         (prompt,) = rendered
         return prompt
+
+    def conversation(self, conversation: Conversation, truncate: int | bool, cut: str) -> list[int]:
+        """Its tokens by the chat template, those that are to be kept among them; raises RequestError."""
+        context = self._info.context
+        keep = None if truncate is False else context if truncate is True else truncate
+        allowed = max_prompt_tokens(context, self._most)
+
+        def bounded(text: str) -> str:
+            return shortened(text, keep, allowed, self.count, context, start=cut == "right")
+
+        try:
+            rendered = self._chat.render(self._chat.request(conversation), shortened=bounded)
+        except template_errors() as error:
+            if raised_by_us(error):
+                raise
+            raise ParameterError(f"prompt: the chat template refuses it: {error}", "prompt") from error
+        return [*rendered["prompt_token_ids"]]
 
     def count(self, text: str) -> int:
         """How many tokens a text has, special ones not counted."""

@@ -7,10 +7,10 @@ the model's files as sentence-transformers wrote them, or `option.pooler_config`
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar, Literal, cast
+from typing import ClassVar, Literal
 
 from ...errors import ParameterError, RequestError, UnsupportedError
-from ...generation import Embedding, Generation
+from ...generation import Conversation, Embedding, Generation
 from ...media.images import Image
 from ...options import Settings
 from ...text.prompt_limits import check_text, first, last, max_prompt_tokens
@@ -49,15 +49,20 @@ class VllmEmbedding(PoolingBackend):
         )
         try:
             given = generation.prompt
+            ids: list[int]
             if isinstance(given, str):
                 special = generation.add_special_tokens
                 prompt = self.render(self._part(given, wanted), special)
-                ids: list[int] = list(prompt["prompt_token_ids"])
+                ids = list(prompt["prompt_token_ids"])
                 cut = self._cut(ids, wanted, around=special)
                 if len(cut) < len(ids):
                     prompt = None
             else:
-                cut = self._cut([*cast("tuple[int, ...]", given)], wanted, around=False)
+                if isinstance(given, Conversation):
+                    ids = self.conversation(given, wanted.truncate, wanted.cut)
+                else:
+                    ids = [*given]
+                cut = self._cut(ids, wanted, around=False)
                 prompt = None
             self.check(cut)
             if prompt is None:

@@ -17,7 +17,6 @@ from ...media.images import Image
 from ...options import Settings
 from ...text.chat_template import chat_template
 from ..library.parts import SECOND_TEXTS, check_second_texts
-from ..request.chat import ChatRenderer
 from ..request.structured import template_errors
 from .activation import activation_of
 from .backend import PoolingBackend, Prepared
@@ -44,7 +43,6 @@ class VllmScoring(PoolingBackend):
         self._labels = tuple(str(names.get(index, f"LABEL_{index}")) for index in range(config.num_labels))
         self._activation = activation_of(config.to_dict())
         self._activated: bool = getattr(self._model_config.pooler_config, "use_activation", None) is not False
-        self._chat = ChatRenderer(self._core, settings)
         own = getattr(tokenizer, "chat_template", None)
         given = chat_template(settings)
         self._template = (
@@ -108,20 +106,12 @@ class VllmScoring(PoolingBackend):
     def _tokens(self, generation: Generation, scoring: Scoring) -> Tokens:
         prompt = generation.prompt
         if isinstance(prompt, Conversation):
-            return self._texts.ids(self._conversation(prompt), scoring)
+            return self._texts.ids(self.conversation(prompt, scoring.truncate, scoring.cut), scoring)
         if not isinstance(prompt, str):
             return self._texts.ids([*prompt], scoring)
         if scoring.document is None:
             return self._texts.single(prompt, scoring, generation.add_special_tokens)
         return self._texts.pair(prompt, scoring.document, scoring)
-
-    def _conversation(self, conversation: Conversation) -> list[int]:
-        try:
-            return [*self._chat.render(self._chat.request(conversation))["prompt_token_ids"]]
-        except template_errors() as error:
-            if raised_by_us(error):
-                raise
-            raise ParameterError(f"prompt: the chat template refuses it: {error}", "prompt") from error
 
     def _rendered(self, query: str, document: str, variables: Mapping[str, Any]) -> str:
         """The prompt of a pair."""

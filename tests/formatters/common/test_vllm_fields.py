@@ -156,7 +156,7 @@ WRONG: list[tuple[str, Any, str]] = [
     ("vllm_xargs", {"a": {"b": 1}}, ".a: expected a string, a number, or a list of these, got {'b': 1}"),
     ("vllm_xargs", {"a": [[1]]}, ".a: expected a string, a number, or a list of these, got [[1]]"),
     ("vllm_xargs", {"a": None}, ".a: expected a string, a number, or a list of these, got None"),
-    ("vllm_xargs", {"a": 2**64}, f".a: expected integers from {1 - 2**63} to {2**63 - 1}, got {2**64}"),
+    ("vllm_xargs", {"a": 2**64}, f".a: expected integers from {-(2**63)} to {2**63 - 1}, got {2**64}"),
     ("vllm_xargs", {"a": ["b" * 65536]}, ": expected at most 65536 bytes as JSON, got "),
     ("vllm_xargs", {str(number): 1 for number in range(65)}, ": expected at most 64 entries, got 65"),
     ("truncation_side", "up", ": expected one of left, right, got 'up'"),

@@ -48,16 +48,17 @@ def test_a_part_is_read(given: dict[str, Any], azure: bool, read: tuple[str, str
 
 
 PLAIN = "expected a URL of an image: data:image/...;base64,..., https://... or http://..."
+NO_URL = "image_url: expected a URL, or an object with it; no image is known by its uuid"
 BASE64 = "or a PNG, JPEG, GIF or WebP image in base64"
 MISREAD: list[tuple[dict[str, Any], bool, type[RequestError], str]] = [
-    ({}, False, PayloadError, "image_url: expected an object, got None"),
+    ({}, False, PayloadError, NO_URL),
     ({"image_url": 5}, False, PayloadError, "image_url: expected an object, got 5"),
     ({"image_url": {}}, False, PayloadError, f"image_url.url: {PLAIN}, got None"),
     ({"image_url": {"url": ""}}, False, ParameterError, f"image_url.url: {PLAIN}, got ''"),
     ({"image_url": "iVBORw0KGgo="}, False, ParameterError, f"image_url: {PLAIN}, got 'iVBORw0KGgo='"),
     ({"image_url": {"url": "ftp://example.com"}}, False, ParameterError, f"image_url.url: {PLAIN}, got 'ftp://exam"),
     ({"image_url": {"url": URL, "detail": "best"}}, False, ParameterError, "image_url.detail: expected one of auto, "),
-    ({"content": URL}, False, PayloadError, "image_url: expected an object, got None"),
+    ({"content": URL}, False, PayloadError, NO_URL),
     ({"content": ""}, True, ParameterError, f"content: {PLAIN}, {BASE64}, got ''"),
     ({"content": "ftp://example.com"}, True, ParameterError, f"content: {PLAIN}, {BASE64}, got 'ftp"),
     ({"content": URL, "detail": 5}, True, PayloadError, "detail: expected one of auto, low, high, original, got 5"),

@@ -264,7 +264,6 @@ MESSAGES: list[tuple[dict[str, Any], type[LmiError], str]] = [
     ({"top_k": -2}, ParameterError, "parameters.top_k: expected an integer >= -1, got -2"),
     ({"top_k": 2**31}, ParameterError, "parameters.top_k: expected an integer from -1 to 2147483647, got 2147483648"),
     ({"min_p": 1.5}, ParameterError, "parameters.min_p: expected a number from 0 to 1, got 1.5"),
-    ({"seed": -2}, ParameterError, "parameters.seed: expected an integer >= -1, got -2"),
     ({"truncate": 0}, ParameterError, "parameters.truncate: expected an integer >= 1, got 0"),
     (
         {"repetition_penalty": 0},
@@ -298,6 +297,17 @@ MESSAGES: list[tuple[dict[str, Any], type[LmiError], str]] = [
         {"stop_sequences": ["a"], "stop": ["b"]},
         ParameterError,
         f"parameters.stop: the same parameter as parameters.stop_sequences, {ANOTHER}",
+    ),
+    # A default that is said is a value too.
+    (
+        {"max_tokens": 30, "max_new_tokens": 6},
+        ParameterError,
+        f"parameters.max_new_tokens: the same parameter as parameters.max_tokens, {ANOTHER}",
+    ),
+    (
+        {"ignore_eos": True, "ignore_eos_token": False},
+        ParameterError,
+        f"parameters.ignore_eos_token: the same parameter as parameters.ignore_eos, {ANOTHER}",
     ),
     (
         {"max_tokens": 5, "max_new_tokens": 6},

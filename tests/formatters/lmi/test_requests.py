@@ -100,7 +100,7 @@ def test_generation() -> None:
         ({"inputs": ["a", 5]}, PayloadError, "inputs: expected a non-empty string, got ['a', 5]"),
         (
             {"inputs": ["a", "b"]},
-            UnsupportedError,
+            PayloadError,
             "inputs: a list of prompts is not supported, expected a non-empty string",
         ),
         ({"inputs": "a", "parameters": []}, PayloadError, "parameters: expected an object, got []"),

@@ -12,7 +12,20 @@ import pytest
 from lmi.formatters.openai import parse
 
 from ...kit.answers.events import end, same_shape
-from ...kit.answers.openai import CHAT, DETAILS, REASONING, SETTINGS, TEXT, TOOLS, USAGE, call, chunks, reply, whole
+from ...kit.answers.openai import (
+    CHAT,
+    DETAILS,
+    PROMPT_DETAILS,
+    REASONING,
+    SETTINGS,
+    TEXT,
+    TOOLS,
+    USAGE,
+    call,
+    chunks,
+    reply,
+    whole,
+)
 from ...kit.api.errors import ContextError, GenerationError, OverloadedError
 from ...kit.api.types import CallDelta, Delta, Event, Failed, Finish, Request, Settings, Started, Token, TopToken
 
@@ -45,11 +58,11 @@ EXAMPLE_WHOLE: dict[str, Any] = {
     ],
     "service_tier": None,
     "system_fingerprint": None,
-    "usage": {"prompt_tokens": 234, "completion_tokens": 1613, "total_tokens": 1847, **DETAILS},
+    "usage": {"prompt_tokens": 234, "completion_tokens": 1613, "total_tokens": 1847, **PROMPT_DETAILS},
     "prompt_logprobs": None,
     "kv_transfer_params": None,
 }
-"""The completions document, Chat Completion, Example (texts cut), with the streaming document's usage details."""
+"""The completions document, Chat Completion, Example (texts cut), with the streaming document's prompt details."""
 
 
 CUSTOM: list[Any] = [{"type": "custom", "custom": {"name": "patch"}}, *TOOLS]
@@ -414,7 +427,7 @@ A = Token(1, "a", -0.5, raw=b"a")
 
 @pytest.mark.parametrize("logprobs", [False, True])
 def test_usage_in_each_chunk(logprobs: bool) -> None:
-    """vLLM's `continuous_usage_stats`: what has been generated so far, of all choices."""
+    """vLLM's `continuous_usage_stats`: what has come so far, of all choices; a role counts nothing of its own."""
     options = {"include_usage": True, "continuous_usage_stats": True}
     asked: dict[str, Any] = {"stream": True, "n": 2, "stream_options": options, "logprobs": logprobs}
     assert call(**CHAT, **asked).generations[0].tokens
@@ -427,9 +440,35 @@ def test_usage_in_each_chunk(logprobs: bool) -> None:
     )
     counts = [(chunk["usage"]["completion_tokens"], chunk["usage"]["total_tokens"]) for chunk in made]
     prompt = made[0]["usage"]["prompt_tokens"]
-    assert [count for count, _ in counts] == [1, 1, 3, 3, 5, 5, 5]
+    assert [count for count, _ in counts] == [0, 1, 1, 3, 5, 5, 5]
     assert all(total == prompt + count for count, total in counts)
     assert made[-1]["choices"] == []
+
+
+SAID: dict[str, Any] = {"role": "assistant", "content": "Once "}
+PARTS: dict[str, Any] = {"role": "assistant", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}
+
+
+@pytest.mark.parametrize(
+    ("last", "fields", "echoed"),
+    [
+        (SAID, {"continue_final_message": True}, "Once "),
+        (SAID, {}, "Once "),
+        (PARTS, {"continue_final_message": True}, "a\nb"),
+        (CHAT["messages"][-1], {}, ""),
+        (CHAT["messages"][-1], {"add_generation_prompt": False}, "hi"),
+        (SAID, {"continue_final_message": True, "echo": False}, ""),
+    ],
+)
+def test_an_echo_comes_before_the_answer(last: dict[str, Any], fields: dict[str, Any], echoed: str) -> None:
+    """vLLM's `echo`: the last message, where it is of the answer's role; in a stream after the chunk of the role."""
+    asked = {"messages": [*CHAT["messages"], last], "n": 2, "echo": True, **fields}
+    events = (Delta(0, "upon", (), end()), Delta(1, "more", (), end()))
+    body = whole(call(**asked).reply, *events)
+    assert [one["message"]["content"] for one in body["choices"]] == [f"{echoed}upon", f"{echoed}more"]
+    made = [chunk["choices"][0] for chunk in chunks(call(**asked, stream=True).reply, *events)]
+    said = [one["delta"].get("content") for one in made if one["index"] == 0]
+    assert said == ["", *([echoed] if echoed else []), "upon"]
 
 
 def test_a_priority_is_the_generations() -> None:
@@ -452,6 +491,17 @@ def test_usage_in_each_chunk_has_all_that_is_told_so_far() -> None:
     assert [one["prompt_tokens_details"]["cached_tokens"] for one in told] == [4, 4]
     assert [one["completion_tokens_details"]["reasoning_tokens"] for one in told] == [3, 3]
     assert [(one["completion_tokens"], one["total_tokens"]) for one in told] == [(5, 12), (7, 14)]
+
+
+@pytest.mark.parametrize("asked", [CHAT, TEXT], ids=["chat", "text"])
+@pytest.mark.parametrize("reasoning", [0, 3])
+def test_a_whole_answer_has_details_of_the_completion_where_there_are_any(asked: Any, reasoning: int) -> None:
+    """As in the completions document: some clients of endpoints know its four fields alone (strands-agents,
+    models/sagemaker.py, UsageMetadata).
+    """
+    usage = whole(call(**asked).reply, Delta(0, "a", (), end(count=5, reasoning_tokens=reasoning)))["usage"]
+    fields = ["prompt_tokens", "completion_tokens", "total_tokens", "prompt_tokens_details"]
+    assert [*usage] == [*fields, *(["completion_tokens_details"] if reasoning else [])]
 
 
 def test_usage_in_each_chunk_goes_with_include_usage_alone() -> None:

@@ -12,7 +12,7 @@ import pytest
 from lmi.formatters.openai import parse
 
 from ...kit.answers.events import Told, end, feed
-from ...kit.answers.openai import DETAILS, DONE, SETTINGS, USAGE, call, chunks, whole
+from ...kit.answers.openai import DETAILS, DONE, PROMPT_DETAILS, SETTINGS, USAGE, call, chunks, whole
 from ...kit.api.errors import ContextError, GenerationError, LmiError, ParameterError, PayloadError, UnsupportedError
 from ...kit.api.types import JSON, Delta, Failed, Request, Started
 
@@ -129,7 +129,12 @@ def _example(choices: list[str], usage: tuple[int, int]) -> dict[str, Any]:
         ],
         "service_tier": None,
         "system_fingerprint": None,
-        "usage": {"prompt_tokens": usage[0], "completion_tokens": usage[1], "total_tokens": sum(usage), **DETAILS},
+        "usage": {
+            "prompt_tokens": usage[0],
+            "completion_tokens": usage[1],
+            "total_tokens": sum(usage),
+            **PROMPT_DETAILS,
+        },
         "kv_transfer_params": None,
     }
 
@@ -199,7 +204,7 @@ def test_several_prompts_are_interleaved() -> None:
     made = chunks(call(**asked, stream=True, **USAGE).reply, *events)
     assert [chunk["choices"][0]["index"] for chunk in made[:-1]] == [3, 0, 2, 1, 3]
     assert [chunk["usage"] for chunk in made[:-1]] == [None] * 5
-    assert (made[-1]["choices"], made[-1]["usage"]) == ([], body["usage"])
+    assert (made[-1]["choices"], made[-1]["usage"]) == ([], {**DETAILS, **body["usage"]})
     assert (body["usage"]["prompt_tokens"], body["usage"]["completion_tokens"]) == (3, 7)
 
 

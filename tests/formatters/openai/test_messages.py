@@ -197,7 +197,16 @@ FAULTS: list[tuple[Any, type[LmiError], str]] = [
         "messages[1].content[0].type: expected 'text' from the role 'system', got 'image_url'",
     ),
     (_parts({"type": "text"}), PayloadError, "messages[1].content[0].text: expected a string, got None"),
-    (_parts({"type": "image_url"}), PayloadError, "messages[1].content[0].image_url: expected an object, got None"),
+    (_parts({"type": "image_url"}), PayloadError, "messages[1].content[0].image_url: expected a URL, or an object"),
+    # vLLM's server takes an image that it has seen by its name.
+    *(
+        (
+            _parts({"type": "image_url", "uuid": "x", **url}),
+            PayloadError,
+            "messages[1].content[0].image_url: expected a URL, or an object with it; no image is known by its uuid",
+        )
+        for url in ({}, {"image_url": None})
+    ),
     (
         _parts({"type": "image_url", "image_url": {}}),
         PayloadError,

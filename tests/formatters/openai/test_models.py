@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from lmi.formatters.openai.models import MODEL_PATH, model, models
+from lmi.formatters.openai.models import MODEL_PATH, model, models, version
 
 from ...kit.api.options import typed_settings
 from ...kit.api.types import EngineInfo, Request, Response, Route
@@ -25,6 +25,7 @@ def test_each_of_the_list_is_there_by_itself() -> None:
     listed: Any = json.loads(models(Request(b""), SETTINGS, INFO).body)
     own, other = listed["data"]
     assert (own["id"], own["max_model_len"], "parent" in own) == ("owner/name", 2048, False)
+    assert (own["root"], other["root"]) == (SETTINGS.model_id, INFO.adapters[0].path)
     assert (other["id"], other["max_model_len"], other["parent"]) == ("pirate", 2048, "owner/name")
     assert [json.loads(ask(one["id"]).body) for one in listed["data"]] == [own, other]
 
@@ -43,3 +44,7 @@ def test_one_that_is_not_there(name: str) -> None:
 )
 def test_a_path_that_ends_in_what_varies(path: str, has: bool) -> None:
     assert Route(MODEL_PATH).has(path) is has
+
+
+def test_the_engines_version() -> None:
+    assert json.loads(version(Request(b""), SETTINGS, INFO).body) == {"version": "0"}

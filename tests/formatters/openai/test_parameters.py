@@ -12,7 +12,7 @@ from lmi.formatters.openai.parameters import CHAT_FORMS, CHAT_TABLE, GUIDE_FORMS
 
 from ...kit.answers.openai import CHAT, SETTINGS, STRICT, TEXT
 from ...kit.api.dialects import Parameter
-from ...kit.api.errors import PayloadError
+from ...kit.api.errors import ParameterError, PayloadError
 from ...kit.api.types import Conversation, Generation, Message, Request, Sampling, Settings, StructuredOutput
 
 
@@ -57,6 +57,10 @@ EFFECTS: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"temperature": 0}, {"temperature": 0.0}),
     ({"temperature": 2}, {"temperature": 2.0}),
     ({"top_p": 0.5}, {"top_p": 0.5}),
+    # vLLM's range.
+    ({"seed": -(2**63)}, {"seed": -(2**63)}),
+    ({"seed": -1}, {}),
+    ({"priority": -(2**63)}, {}),
     ({"top_p": 1}, {"top_p": 1.0}),
     ({"n": 3}, {"n": 3}),
     ({"seed": -5}, {"seed": -5}),
@@ -183,6 +187,33 @@ def test_effect_in_chat(given_fields: dict[str, Any], effect: dict[str, Any]) ->
     made = generation({**CHAT, **given_fields})
     assert changed(made.sampling, Sampling()) == effect
     assert made.tokens is (made.sampling.logprobs is not None)
+
+
+@pytest.mark.parametrize(("given", "shown"), [(False, None), (None, None), (0, 0), (True, 1), (20, 20)])
+def test_logprobs_of_a_text(given: Any, shown: int | None) -> None:
+    """What asks for none may be false, as in a chat."""
+    assert generation({**TEXT, "logprobs": given}).sampling.logprobs == shown
+
+
+@pytest.mark.parametrize(
+    ("most", "allowed", "refused"), [("50", 50, 51), ("-1", 100_000, 2**31), ("3", 20, 21), ("many", 20, 21)]
+)
+@pytest.mark.parametrize(
+    ("base", "field", "key"),
+    [
+        ({**CHAT, "logprobs": True}, "top_logprobs", "logprobs"),
+        (TEXT, "logprobs", "logprobs"),
+        (TEXT, "prompt_logprobs", "prompt_logprobs"),
+    ],
+)
+def test_max_logprobs_is_the_bound(
+    base: dict[str, Any], field: str, key: str, most: str, allowed: int, refused: int
+) -> None:
+    """Beyond OpenAI's 20 where the option allows it; what it forbids below, the engine refuses."""
+    settings = msgspec.structs.replace(STRICT, engine_arguments={"max_logprobs": most})
+    assert getattr(generation({**base, field: allowed}, settings).sampling, key) == allowed
+    with pytest.raises(ParameterError, match=rf"^{field}: expected an integer from 0 to {refused - 1}, got {refused}$"):
+        generation({**base, field: refused}, settings)
 
 
 TEMPLATE_EFFECTS: list[tuple[dict[str, Any], dict[str, Any]]] = [

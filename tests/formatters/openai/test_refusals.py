@@ -62,7 +62,8 @@ WRONG: list[tuple[dict[str, Any], tuple[str, ...], list[Any]]] = [
     (CHAT, ("documents",), [5, {}, "text"]),
     (CHAT, ("modalities",), [5, "text", {}]),
     (TEXT, (*BOOLEANS, "echo"), [0, 1, "true", [], {}]),
-    (TEXT, (*INTEGERS, "logprobs", "best_of"), ["many", True, 5.5, [], {}]),
+    (TEXT, (*INTEGERS, "best_of"), ["many", True, 5.5, [], {}]),
+    (TEXT, ("logprobs",), ["many", 5.5, [], {}]),
     (TEXT, ("suffix",), [5, []]),
     (TEXT, ("prompt",), [5, True, {}]),
 ]
@@ -223,7 +224,12 @@ CHAT_MESSAGES: list[tuple[dict[str, Any], type[LmiError], str]] = [
     ({"max_completion_tokens": 0}, ParameterError, "max_completion_tokens: expected an integer >= 1, got 0"),
     ({"logprobs": True, "top_logprobs": 99}, ParameterError, "top_logprobs: expected an integer from 0 to 20, got 99"),
     ({"top_logprobs": 2}, ParameterError, "top_logprobs: expected none without logprobs: true, got 2"),
-    ({"echo": True}, UnsupportedError, "echo: expected False, the only value that is supported, got True"),
+    ({"logprobs": True, "top_logprobs": -1}, ParameterError, "top_logprobs: expected an integer >= 0, got -1"),
+    (
+        {"messages": [{"role": "assistant", "content": "a" * (1 << 20) + "a"}], "echo": True, "n": 128},
+        ParameterError,
+        "echo: expected at most 134217728 characters in all (option.max_answer_bytes)",
+    ),
     ({"audio": {"voice": "x"}}, UnsupportedError, "audio: not supported"),
     ({"web_search_options": {}}, UnsupportedError, "web_search_options: not supported"),
     ({"modalities": ["text", "audio"]}, UnsupportedError, "modalities[1]: expected 'text', the only one that is "),

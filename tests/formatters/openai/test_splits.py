@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ...kit.answers.events import Told, end, join_calls
-from ...kit.answers.openai import REASONING, TOOLS, USAGE, call, chunks, reply, whole
+from ...kit.answers.openai import DETAILS, REASONING, TOOLS, USAGE, call, chunks, reply, whole
 from ...kit.api.types import CallDelta, Delta, Event, FinishReason, Started, Token, TopToken
 
 # --- Chat ---
@@ -94,7 +94,7 @@ def test_any_split_gives_the_same_answer(
     for name, value in message.items():
         assert (choice["message"][name] or type(value)()) == value
     assert choice["logprobs"]["content"] == entries
-    assert (choice["finish_reason"], body["usage"]) == (word, usage)
+    assert (choice["finish_reason"], {**DETAILS, **body["usage"]}) == (word, usage)
     assert "".join(piece for _, piece in text) == message["content"]
 
 
@@ -187,7 +187,7 @@ def test_any_split_gives_the_same_completions(sequences: list[list[str]], cuts: 
     body = whole(call(**asked).reply, *merged)
     assert body["choices"] == whole(call(**asked).reply, *events)["choices"]
     made = chunks(call(**asked, stream=True, **USAGE).reply, *events)
-    assert made[-1]["usage"] == body["usage"]
+    assert made[-1]["usage"] == {**DETAILS, **body["usage"]}
     for choice in body["choices"]:
         own = [chunk["choices"][0] for chunk in made[:-1] if chunk["choices"][0]["index"] == choice["index"]]
         assert "".join(one["text"] for one in own) == choice["text"]

@@ -33,6 +33,7 @@ RANKS = typed_settings(task="rank")
 CLASSIFIES = typed_settings(task="classify")
 EMBEDS = typed_settings(task="embed")
 GENERATES = typed_settings()
+HI = [{"role": "user", "content": "Hi"}]
 QUERY = "What is a panda?"
 DOCUMENTS = ["hi", {"text": "a bear"}, "a car"]
 LABELS = ("bad", "good")
@@ -195,8 +196,11 @@ def test_texts_are_classified(path: str, given: Any) -> None:
     assert told["usage"] == {"prompt_tokens": 3 * count, "total_tokens": 3 * count}
 
 
-def test_a_conversation_is_classified() -> None:
-    asked = call({"messages": [{"role": "user", "content": "Hi"}]}, CLASSIFIES, "/classify")
+@pytest.mark.parametrize(
+    ("path", "settings"), [("/classify", CLASSIFIES), ("/invocations", CLASSIFIES), ("/invocations", RANKS)]
+)
+def test_a_conversation_is_classified(path: str, settings: Settings) -> None:
+    asked = call({"messages": [{"role": "user", "content": "Hi"}]}, settings, path)
     (one,) = asked.generations
     assert one.prompt == Conversation(messages=(Message("user", "Hi"),), add_generation_prompt=False)
     assert asked.fields.name("prompt") == "messages"
@@ -282,6 +286,12 @@ def test_errors_of_ranks(body: Any, path: str, message: str) -> None:
         ({"text_1": ["a", "b"], "text_2": ["a"]}, "/score", "text_1: expected one of them, or as many as there are te"),
         ({"text_1": "a"}, "/score", "expected two fields with the texts to compare: queries and documents, queries"),
         ({"input": []}, "/classify", "input: expected a non-empty string, a list of token ids"),
+        (
+            {"messages": HI, "continue_final_message": True, "add_generation_prompt": True},
+            "/classify",
+            "continue_final_message: cannot be combined with add_generation_prompt",
+        ),
+        ({"messages": HI, "input": "a"}, "/classify", "messages: cannot be combined with input"),
         ({}, "/classify", "input: expected a text or a list of texts, or a field messages"),
         ({"input": "a", "top_n": 5, "truncation_side": "up"}, "/classify", "truncation_side: expected one of left"),
     ],
@@ -336,10 +346,9 @@ def test_what_the_engine_refuses_or_fails() -> None:
     ("body", "settings", "message"),
     [
         ({"query": "a", "documents": ["b"]}, GENERATES, "this model generates text and neither ranks nor classifies"),
-        ({"messages": [{"role": "user", "content": "a"}]}, RANKS, "this model ranks or classifies texts and generates"),
         ({"prompt": "a"}, CLASSIFIES, "this model ranks or classifies texts and generates none"),
     ],
-    ids=["ranks", "chat", "text"],
+    ids=["ranks", "text"],
 )
 def test_a_model_of_another_kind(body: Any, settings: Settings, message: str) -> None:
     assert json.loads(refused(body, settings).body)["error"]["message"].startswith(message)
@@ -379,3 +388,27 @@ def test_servers_say_their_task() -> None:
         assert json.loads(page(request, settings, info).body)["model_pipeline_tag"] == tag
         kind = "embeddings" if task == "embed" else tag.replace("-", "_")
         assert json.loads(azure.model_info(request, settings, info).body)["model_type"] == kind
+
+
+@pytest.mark.parametrize(
+    ("fields", "truncate"),
+    [
+        ({}, False),
+        ({"truncate": False}, False),
+        ({"truncate": True}, True),
+        ({"truncate": 3, "parameters": {"truncate": 3}}, 3),
+        ({"truncate": None, "parameters": {"truncate": True}}, True),
+        ({"truncate": True, "parameters": {"truncate": None}}, True),
+    ],
+)
+def test_whether_teis_inputs_are_cut(fields: dict[str, Any], truncate: int | bool) -> None:
+    (one,) = call({"inputs": "a", **fields}, CLASSIFIES, "/predict").generations
+    assert one.scoring is not None
+    assert one.scoring.truncate == truncate
+
+
+def test_two_values_of_one_field() -> None:
+    told = json.loads(refused({"inputs": "a", "truncate": True, "parameters": {"truncate": False}}, CLASSIFIES).body)
+    assert told["error"] == (
+        "parameters.truncate: the same parameter as truncate, which has another value; set only one of them"
+    )

@@ -11,14 +11,22 @@ from lmi.handler.adapters.sources import check_name, folder_of, folder_within
 from ...kit.api.errors import AdapterError
 
 
-@pytest.mark.parametrize("name", ["a", "a b", "a.b", ".a", "...", "Ä-1_2", "a#1", "x" * 256, "\\", "日本"])
+@pytest.mark.parametrize(
+    "name", ["a", "a/b", "org/a.b/c", "a/update", "a b", "a.b", ".a", "...", "Ä-1_2", "a#1", "x" * 256, "\\", "日本"]
+)
 def test_names_that_may_be_registered(name: str) -> None:
     check_name(name)
 
 
-@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "/", "../a", "a\n", "a\x00", "a\x1b[1m", "x" * 257, "\udc80"])
+@pytest.mark.parametrize(
+    "name",
+    ["", ".", "..", "/a", "a/", "a//b", "a/../b", "./a", "/", "../a", "a\n", "a\x00", "a\x1b[1m", "x" * 257, "\udc80"],
+)
 def test_names_that_may_not(name: str) -> None:
-    with pytest.raises(AdapterError, match="name: expected 1 to 256 characters that print, without /, got"):
+    with pytest.raises(
+        AdapterError,
+        match=r"name: expected 1 to 256 characters that print, with no part between / that is empty, \. or \.\., got",
+    ):
         check_name(name)
 
 

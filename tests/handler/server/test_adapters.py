@@ -99,29 +99,41 @@ def fault(answer: httpx.Response) -> tuple[int, str]:
 
 
 @pytest.mark.parametrize("place", ["/adapters", "/models/model/adapters", "/models/llama/adapters"])
-async def test_the_life_of_an_adapter(tmp_path: Path, place: str) -> None:
+@pytest.mark.parametrize("name", ["a", "org/a", "a/update"])
+async def test_the_life_of_an_adapter(tmp_path: Path, place: str, name: str) -> None:
     async with serving(tmp_path, served_model_name="llama") as server:
         http, source = server.http, server.adapter("a")
-        shown = {"name": "a", "src": source, "preload": True, "pin": False}
-        registered = await http.post(place, params={"name": "a", "src": source})
-        assert (registered.status_code, registered.json()) == (200, {"status": "Adapter a registered"})
+        shown = {"name": name, "src": source, "preload": True, "pin": False}
+        registered = await http.post(place, params={"name": name, "src": source})
+        assert (registered.status_code, registered.json()) == (200, {"status": f"Adapter {name} registered"})
         assert (await http.get(place)).json() == {"adapters": [shown]}
-        assert (await http.get(f"{place}/a")).json() == shown
-        assert (await http.head(f"{place}/a")).status_code == 200
-        assert (await server.ask("a")).json() == {"generated_text": "Hello"}
-        assert server.engine.generations[-1].adapter == "a#1"
+        assert (await http.get(f"{place}/{name}")).json() == shown
+        assert (await http.head(f"{place}/{name}")).status_code == 200
+        assert (await server.ask(name)).json() == {"generated_text": "Hello"}
+        assert server.engine.generations[-1].adapter == f"{name}#1"
 
-        updated = await http.post(f"{place}/a/update", params={"pin": "true"})
-        assert (updated.status_code, updated.json()) == (200, {"status": "Adapter a updated"})
-        assert (await http.get(f"{place}/a")).json() == {**shown, "pin": True}
-        assert server.engine.adapters.registered["a#1"].pin
+        updated = await http.post(f"{place}/{name}/update", params={"pin": "true"})
+        assert (updated.status_code, updated.json()) == (200, {"status": f"Adapter {name} updated"})
+        assert (await http.get(f"{place}/{name}")).json() == {**shown, "pin": True}
+        assert server.engine.adapters.registered[f"{name}#1"].pin
 
-        gone = await http.delete(f"{place}/a")
-        assert (gone.status_code, gone.json()) == (200, {"status": "Adapter a unregistered"})
+        gone = await http.delete(f"{place}/{name}")
+        assert (gone.status_code, gone.json()) == (200, {"status": f"Adapter {name} unregistered"})
         assert (await http.get(place)).json() == {"adapters": []}
-        assert fault(await http.get(f"{place}/a")) == (404, "The adapter a was not found")
-        assert (await server.ask("a")).status_code == 424
+        assert fault(await http.get(f"{place}/{name}")) == (404, f"The adapter {name} was not found")
+        assert (await server.ask(name)).status_code == 424
         assert server.engine.adapters.registered == {}
+
+
+async def test_they_are_listed_as_models_in_the_order_of_their_registration(tmp_path: Path) -> None:
+    async with serving(tmp_path, served_model_name="llama") as server:
+        for name in ("b", "org/c", "a"):
+            await server.register(name, server.adapter(name.replace("/", "-")))
+        listed = (await server.http.get("/v1/models")).json()["data"]
+        assert [one["id"] for one in listed] == ["llama", "b", "org/c", "a"]
+        assert [Path(one["root"]).name for one in listed] == ["model", "b", "org-c", "a"]
+        assert (await server.http.get("/v1/models/org/c")).json() == listed[2]
+        assert await server.listed() == ["a", "b", "org/c"]
 
 
 async def test_by_a_json_body_the_answer_is_a_text(tmp_path: Path) -> None:
@@ -207,7 +219,7 @@ async def test_pages(tmp_path: Path) -> None:
         ("POST", "/adapters?name=b&src=file://[", (404, "is not a valid path")),
         ("POST", "/adapters?name=b&src=" + "/a" * 5000, (404, "is not a valid path")),
         ("POST", "/adapters?name=b&src=owner/name", (404, "Only local LoRA models are supported")),
-        ("POST", "/adapters?name=b/c&src=/", (400, "name: expected 1 to 256 characters")),
+        ("POST", "/adapters?name=b//c&src=/", (400, "name: expected 1 to 256 characters")),
         ("POST", "/adapters?name=..&src=/", (400, "name: expected 1 to 256 characters")),
         ("POST", "/adapters?name=b&src=/&pin=yes", (400, "pin: expected true or false, got 'yes'")),
         ("POST", "/adapters?name=b&src={b}&preload=false&pin=true", (400, "Can not set preload to false")),

@@ -129,6 +129,15 @@ def test_a_session_is_closed_once(make: Make) -> None:
     assert "x-amzn-sagemaker-closed-session-id" not in again.headers
 
 
+@pytest.mark.parametrize("body", [NEW, CLOSE])
+def test_fields_that_are_unknown(make: Make, body: dict[str, Any]) -> None:
+    """They are ignored, or refused by name (docs/decisions.md: Unknown parameters)."""
+    for options, status in (({}, 200), ({"unknown_parameters": "error"}, 424)):
+        place = make(**options)
+        answer = place.ask({**body, "extra": 1}, place.new() if body is CLOSE else None)
+        assert (answer.status, b"extra: unknown field" in answer.body) == (status, status != 200)
+
+
 def failed(message: str) -> dict[str, Any]:
     return {"error": message, "code": 424}
 

@@ -15,8 +15,8 @@ from lmi.model.options import Settings
 from .events import Told, feed
 
 __all__ = [
-    "CHAT", "DETAILS", "DONE", "REASONING", "SETTINGS", "STRICT", "TEXT", "TOOLS", "USAGE", "USER", "call", "chunks",
-    "reply", "whole",
+    "CHAT", "DETAILS", "DONE", "PROMPT_DETAILS", "REASONING", "SETTINGS", "STRICT", "TEXT", "TOOLS", "USAGE", "USER",
+    "call", "chunks", "reply", "whole",
 ]  # fmt: skip
 
 SETTINGS = Settings(model_dir="/opt/ml/model", model_id="/opt/ml/model", model_name="/opt/ml/model")
@@ -29,8 +29,10 @@ DONE = b"data: [DONE]\n\n"
 TOOLS = [{"type": "function", "function": {"name": "get_weather"}}]
 USAGE: dict[str, Any] = {"stream_options": {"include_usage": True}}
 
+PROMPT_DETAILS = {"prompt_tokens_details": {"cached_tokens": 0, "audio_tokens": 0}}
+"""Of a complete response, too."""
 DETAILS = {
-    "prompt_tokens_details": {"cached_tokens": 0, "audio_tokens": 0},
+    **PROMPT_DETAILS,
     "completion_tokens_details": {
         "reasoning_tokens": 0,
         "audio_tokens": 0,

@@ -87,6 +87,17 @@ class Reference:
         """A text's tokens, special ones included."""
         return [*self._tokenizer(text.lower() if self._lower else text)["input_ids"]]
 
+    @property
+    def chats(self) -> bool:
+        """Whether there is a chat template."""
+        return self._tokenizer.chat_template is not None
+
+    def chat(self, content: str, *, prompts: bool) -> list[int]:
+        """The tokens of what a user says; `prompts`: with the beginning of an answer."""
+        messages = [{"role": "user", "content": content}]
+        text = self._tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=prompts)
+        return [*self._tokenizer(text, add_special_tokens=False)["input_ids"]]
+
     def vector(
         self, given: str | Sequence[int], *, normalize: bool = True, dimensions: int | None = None
     ) -> list[float]:

@@ -44,6 +44,7 @@ def test_the_defaults(tmp_path: Path) -> None:
     ("text", "modules"),
     [
         ("a=/x", (("a", "/x"),)),
+        ("org/a=/x", (("org/a", "/x"),)),
         ("a=/x  b=y", (("a", "/x"), ("b", "y"))),
         ('["a=/x", "b=/y=z"]', (("a", "/x"), ("b", "/y=z"))),
         ('{"name": "a", "path": "/x", "base_model_name": "m"}', (("a", "/x"),)),
@@ -57,7 +58,8 @@ def test_folders_of_adapters(text: str, modules: tuple[tuple[str, str], ...]) ->
 
 
 @pytest.mark.parametrize(
-    "text", ["a", "=x", "a=", "a/b=/x", "a=/x a=/y", '[{"name": "a"}]', "[1]", '{"name": "a"', "[" * 9000]
+    "text",
+    ["a", "=x", "a=", "/a=/x", "a//b=/x", "../a=/x", "a=/x a=/y", '[{"name": "a"}]', "[1]", '{"name": "a"', "[" * 9000],
 )
 def test_what_names_no_folders(text: str) -> None:
     assert "option.lora_modules: expected " in refused(lora_modules=text)

@@ -14,7 +14,7 @@ import pytest
 
 from ....kit.api.errors import ContextError, ParameterError, RequestError, UnsupportedError
 from ....kit.api.options import make_settings
-from ....kit.api.types import Delta, Embedding, Event, Failed, Finish, Generation, Started
+from ....kit.api.types import Conversation, Delta, Embedding, Event, Failed, Finish, Generation, Message, Started
 from ....kit.engines.backends import NUMBERS
 from ....kit.engines.start import in_process
 from ....kit.hosts.host import model_directory
@@ -58,7 +58,7 @@ def model(
     backend.close()
 
 
-def run(backend: Any, *prompts: str | tuple[int, ...], **wanted: Any) -> list[list[Event]]:
+def run(backend: Any, *prompts: str | tuple[int, ...] | Conversation, **wanted: Any) -> list[list[Event]]:
     """The events of each prompt, all of them run at once."""
     embedding = Embedding(**wanted)
     events: dict[int, list[Event]] = {}
@@ -71,7 +71,7 @@ def run(backend: Any, *prompts: str | tuple[int, ...], **wanted: Any) -> list[li
     return [*events.values()]
 
 
-def vectors(backend: Any, *prompts: str | tuple[int, ...], **wanted: Any) -> list[list[float]]:
+def vectors(backend: Any, *prompts: str | tuple[int, ...] | Conversation, **wanted: Any) -> list[list[float]]:
     taken: list[list[float]] = []
     for events in run(backend, *prompts, **wanted):
         _, delta = events
@@ -126,6 +126,29 @@ def test_token_ids_are_taken_as_they_are(model: Model) -> None:
     text, whole, part = vectors(model.backend, TEXTS[2], ids, ids[2:5])
     assert whole == near(text)
     assert part == near(model.reference.vector(ids[2:5]))
+
+
+def told(model: Model, content: str, **fields: Any) -> Conversation:
+    return Conversation(messages=(Message("user", content),), **{"add_generation_prompt": False, **fields})
+
+
+def test_a_conversation_is_what_its_template_makes_of_it(model: Model) -> None:
+    if not model.reference.chats:
+        with pytest.raises(ParameterError, match=r"^prompt: .*chat template"):
+            run(model.backend, told(model, "hi"))
+        return
+    for prompts in (True, False):
+        (vector,) = vectors(model.backend, told(model, "hi", add_generation_prompt=prompts))
+        assert vector == near(model.reference.vector(model.reference.chat("hi", prompts=prompts)))
+    ids = model.reference.chat("hi", prompts=False)
+    (vector,) = vectors(model.backend, told(model, "hi"), truncate=4, cut="left")
+    assert vector == near(model.reference.vector(ids[-4:]))
+    with pytest.raises(ContextError, match=r"^prompt: prompt is too long: "):
+        run(model.backend, told(model, LONG))
+    with pytest.raises(ContextError, match=r"^prompt: prompt is too long: "):
+        run(model.backend, told(model, LONG * 10_000))
+    (vector,) = vectors(model.backend, told(model, LONG * 10_000), truncate=True)
+    assert vector == near(model.reference.vector(model.reference.chat(LONG, prompts=False)[: model.context]))
 
 
 def test_the_text_of_token_ids(model: Model) -> None:
