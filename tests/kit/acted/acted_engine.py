@@ -79,7 +79,8 @@ class ActedClient:
         return ("generate",)
 
     async def add_request_async(self, request: Any) -> None:
-        self._send(ADD, pickle.dumps([bytes(part) for part in self._encoder.encode(request)]))
+        parts: list[Any] = [*self._encoder.encode(request)]  # an image's are buffers of their own
+        self._send(ADD, pickle.dumps([bytes(part) for part in parts]))
 
     async def abort_requests_async(self, names: Sequence[str]) -> None:
         self._send(ABORT, "\n".join(names).encode())

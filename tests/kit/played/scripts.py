@@ -12,6 +12,7 @@ message.
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -109,7 +110,7 @@ def _line(script: dict[str, Any], messages: list[tuple[str, str]], at: int) -> s
             return said
     roles = [role for role, _ in messages[at:]]
     # Some clients send a text and the calls after it as two messages.
-    turn = sum(role == "assistant" != before for before, role in zip(roles, roles[1:], strict=False))
+    turn = sum(role == "assistant" != before for before, role in itertools.pairwise(roles))
     turns: list[str] = script["turns"]
     return turns[turn] if turn < len(turns) else OVER
 
