@@ -37,6 +37,8 @@ class Loop:
     """Texts of results as the library tells them to its user."""
     earlier: str = ""
     """The loop whose conversation this one takes up again."""
+    beside: Mapping[str, str] | None = None
+    """What is asked beside the loop, as in `Stage.script`."""
 
 
 LOOPS = {
@@ -160,7 +162,7 @@ def play(
     asked: dict[str, list[str]] = {}
     for loop, plan in loops.items():
         both = {loop + BEFORE: loops[plan.earlier], loop: plan} if plan.earlier else {loop: plan}
-        asked[loop] = [f"{one.asks} {stage.script(f'{name}-{part}', one.turns)}" for part, one in both.items()]
+        asked[loop] = [f"{one.asks} {stage.script(f'{name}-{part}', one.turns, one.beside)}" for part, one in both.items()]
     ran = run(
         [python_of("agents"), TESTS / "agents" / "scripts" / script, json.dumps(asked)],
         folder / "home",
