@@ -57,6 +57,6 @@ def play(loops: Mapping[str, Callable[..., Awaitable[dict[str, Any]]]]) -> None:
             except Exception as error:  # Whatever the library raises is what its user sees.
                 traceback.print_exc()
                 told = {"error": type(error).__name__, "message": str(error)}
-            print(json.dumps({"loop": loop, **told}), flush=True)
+            print("\n" + json.dumps({"loop": loop, **told}), flush=True)
 
     asyncio.run(each())

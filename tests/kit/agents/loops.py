@@ -152,10 +152,13 @@ def play(
     script: str,
     configuration: str,
     loops: Mapping[str, Loop] = LOOPS,
+    *,
+    environment: str = "agents",
+    **variables: str,
 ) -> Played:
     """Runs a script of tests/agents/scripts; `configuration` is a module that it imports, `configured`.
 
-    name: of the library and the API, for the marks.
+    name: of the library and the API, for the marks; environment: the one in which the library is.
     """
     for file, text in {**FILES, "configured.py": configuration}.items():
         (folder / file).write_text(text)
@@ -164,10 +167,10 @@ def play(
         both = {loop + BEFORE: loops[plan.earlier], loop: plan} if plan.earlier else {loop: plan}
         asked[loop] = [f"{one.asks} {stage.script(f'{name}-{part}', one.turns, one.beside)}" for part, one in both.items()]
     ran = run(
-        [python_of("agents"), TESTS / "agents" / "scripts" / script, json.dumps(asked)],
+        [python_of(environment), TESTS / "agents" / "scripts" / script, json.dumps(asked)],
         folder / "home",
-        {"PYTHONPATH": str(folder)},
+        {"PYTHONPATH": str(folder), **variables},
         within=folder,
     ).well()
-    rows = [json.loads(line) for line in ran.out.splitlines() if line.startswith("{")]
+    rows = [json.loads(line) for line in ran.out.splitlines() if line.startswith('{"loop": ')]
     return Played(name, stage, loops, {row.pop("loop"): row for row in rows})
