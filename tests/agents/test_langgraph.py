@@ -14,11 +14,14 @@ from ..kit.played.scripts import call
 from .conftest import Served
 
 APIS = ["responses", "anthropic", "chat"]
+READ = call("read_file", path="a.txt")
 ALL = {
     **LOOPS,
+    # OpenAI's and Anthropic's own servers would find the tool: here it is among the others.
+    "search": Loop("What is in a.txt?", [READ, "It says 42."], "It says 42.", results=["42\n"]),
     "compacted": Loop(
         "What is in a.txt?",
-        [call("read_file", path="a.txt"), "It says 42."],
+        [READ, "It says 42."],
         "It says 42.",
         results=["42\n"],
         beside={"Context Extraction Assistant": "Much was dropped."},
@@ -34,9 +37,9 @@ def played(request: pytest.FixtureRequest, served: Served, tmp_path_factory: pyt
     return play(served.stage, name, tmp_path_factory.mktemp(name), "langgraph_loops.py", configuration, ALL)
 
 
-@pytest.mark.parametrize("loop", [loop for loop in LOOPS if loop != "full"])
+@pytest.mark.parametrize("loop", [*(loop for loop in LOOPS if loop != "full"), "search"])
 def test_a_loop(played: Played, loop: str) -> None:
-    keeps = "chat" not in played.name or not LOOPS[loop].thoughts
+    keeps = "chat" not in played.name or not ALL[loop].thoughts
     played.check(loop, thoughts="anthropic" in played.name, grows=keeps)
 
 

@@ -14,15 +14,22 @@ from .conftest import Served
 
 APIS = ["responses", "chat", "anthropic"]
 READ = call("read_file", path="a.txt")
-STRUCTURED = {
-    "by-tool": Loop("Which number?", [READ, call("final_result", number=42)], "number=42", results=["42\n", "Final result processed."]),
-    "native": Loop("Which number?", [READ, '{"number": 42}'], "number=42", results=["42\n"]),
-    "again-by-tool": Loop(
-        "Which number?",
-        [READ, call("final_result", number="many"), call("final_result", number=42)], "number=42", results=["42\n", "Final result processed."]
+NUMBER, FINAL = call("final_result", number=42), "Final result processed."
+ALL = {
+    **LOOPS,
+    "by-tool": Loop("Which number?", [READ, NUMBER], "number=42", results=["42\n", FINAL]),
+    "retried": Loop(
+        "Which number?", [READ, call("final_result", number="many"), NUMBER], "number=42", results=["42\n", FINAL]
     ),
-}  # fmt: skip
-ALL = {**LOOPS, **STRUCTURED}
+    "native": Loop("Which number?", [READ, '{"number": 42}'], "number=42", results=["42\n"]),
+    "search": Loop(
+        "What is in a.txt?",
+        [call("search_tools", queries=["file"]), READ, "It says 42."],
+        "It says 42.",
+        given=["read_file", "42"],
+        results=["42\n"],
+    ),
+}
 
 
 @pytest.fixture(scope="module", params=APIS)
@@ -35,7 +42,13 @@ def played(request: pytest.FixtureRequest, served: Served, tmp_path_factory: pyt
 
 @pytest.mark.parametrize("loop", [loop for loop in ALL if loop != "full"])
 def test_a_loop(played: Played, loop: str) -> None:
-    played.check(loop)
+    # A tool that is found is one more in front of the conversation.
+    played.check(loop, grows=loop != "search")
+
+
+def test_a_tool_is_hidden_until_it_is_found(played: Played) -> None:
+    first, second, _ = played.heard("search")
+    assert ['"name": "read_file"' in one.prompt for one in (first, second)] == [False, True]
 
 
 def test_a_full_context_is_told(played: Played) -> None:

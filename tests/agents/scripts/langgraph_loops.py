@@ -8,7 +8,7 @@ import world
 from configured import model
 from fastmcp.client.transports import StdioTransport
 from langchain.agents import create_agent
-from langchain.agents.middleware import SummarizationMiddleware, ToolErrorMiddleware
+from langchain.agents.middleware import ProviderToolSearchMiddleware, SummarizationMiddleware, ToolErrorMiddleware
 from langchain.mcp import MCPAdapter
 from langchain.messages import AIMessage, AIMessageChunk, HumanMessage, ToolMessage
 from langchain.tools import tool
@@ -85,6 +85,10 @@ async def again(first: str, second: str) -> dict[str, Any]:
     return await streamed(second, "again")
 
 
+async def search(question: str) -> dict[str, Any]:
+    return await streamed(question, middleware=(ProviderToolSearchMiddleware(searchable_tools=["read_file"]),))
+
+
 async def compacted(question: str) -> dict[str, Any]:
     """A history that is longer than the context: so is the first request for its summary."""
     half = "drop " * COMPACTED
@@ -97,5 +101,5 @@ async def compacted(question: str) -> dict[str, Any]:
 
 world.play(
     {"tool": streamed, "several": streamed, "error": streamed, "look": streamed, "full": streamed}
-    | {"whole": whole, "picture": picture, "mcp": mcp, "again": again, "compacted": compacted}
+    | {"whole": whole, "picture": picture, "mcp": mcp, "again": again, "compacted": compacted, "search": search}
 )

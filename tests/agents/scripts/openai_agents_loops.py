@@ -6,12 +6,19 @@ from pathlib import Path
 from typing import Any
 
 import world
-from agents import Agent, Runner, SQLiteSession, ToolOutputImage, function_tool
+from agents import Agent, Runner, SQLiteSession, ToolOutputImage, ToolSearchTool, function_tool, tool_namespace
 from agents.mcp import MCPServerStdio
 from agents.result import RunResultBase
 from configured import model
+from pydantic import BaseModel
 
 TOOLS = [function_tool(world.read_file), function_tool(world.flood)]
+
+
+class Number(BaseModel):
+    """A number of a file."""
+
+    number: int
 
 
 @function_tool
@@ -60,6 +67,18 @@ async def mcp(question: str) -> dict[str, Any]:
         return told(await Runner.run(agent(mcp_servers=[server]), question))
 
 
+async def search(question: str) -> dict[str, Any]:
+    """A tool of a namespace, that OpenAI's own servers would find."""
+    files = tool_namespace(name="files", description="Files.", tools=[function_tool(world.read_file, defer_loading=True)])
+    searching = Agent("Keeper", instructions=world.SYSTEM, model=model, tools=[*files, ToolSearchTool()])
+    return told(await Runner.run(searching, question))
+
+
+async def structured(question: str) -> dict[str, Any]:
+    ran = await Runner.run(agent(output_type=Number), question)
+    return {**told(ran), "answer": repr(ran.final_output)}
+
+
 async def again(first: str, second: str) -> dict[str, Any]:
     file = Path("sessions.db")
     await streamed(first, session=SQLiteSession("a", file))
@@ -68,5 +87,5 @@ async def again(first: str, second: str) -> dict[str, Any]:
 
 world.play(
     {"tool": streamed, "several": streamed, "error": streamed, "look": streamed, "full": streamed}
-    | {"whole": whole, "picture": picture, "mcp": mcp, "again": again}
+    | {"whole": whole, "picture": picture, "mcp": mcp, "again": again, "structured": structured, "search": search}
 )

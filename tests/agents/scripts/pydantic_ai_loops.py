@@ -8,7 +8,7 @@ import world
 from configured import model
 from fastmcp.client.transports import StdioTransport
 from pydantic import BaseModel
-from pydantic_ai import Agent, BinaryContent, ModelMessagesTypeAdapter, ModelRetry, NativeOutput
+from pydantic_ai import Agent, BinaryContent, ModelMessagesTypeAdapter, ModelRetry, NativeOutput, Tool
 from pydantic_ai.mcp import MCPToolset
 from pydantic_ai.messages import ModelRequest, PartDeltaEvent, TextPartDelta
 from pydantic_ai.run import AgentRunResult, AgentRunResultEvent
@@ -81,6 +81,11 @@ async def again(first: str, second: str) -> dict[str, Any]:
     return await streamed(second, ModelMessagesTypeAdapter.validate_json(history))
 
 
+async def search(question: str) -> dict[str, Any]:
+    hidden = Tool(read_file, defer_loading=True)
+    return told(await Agent(model, instructions=world.SYSTEM, tools=[look, hidden]).run(question))
+
+
 async def by_tool(question: str) -> dict[str, Any]:
     return told(await agent(output_type=Number).run(question))
 
@@ -92,5 +97,5 @@ async def native(question: str) -> dict[str, Any]:
 world.play(
     {"tool": streamed, "several": streamed, "error": streamed, "look": streamed, "full": streamed}
     | {"whole": whole, "picture": picture, "mcp": mcp, "again": again}
-    | {"by-tool": by_tool, "again-by-tool": by_tool, "native": native}
+    | {"by-tool": by_tool, "retried": by_tool, "native": native, "search": search}
 )
