@@ -1,7 +1,7 @@
 """smolagents over /v1/chat/completions: ToolCallingAgent, which must call a tool each time, and CodeAgent.
 
-smolagents leaves reasoning out of what it reads, and writes calls and results into the conversation as texts of its own:
-of the first agent's calls nothing is as the model wrote them.
+smolagents leaves reasoning out of what it reads, and writes calls and results into the conversation as texts of its
+own: the first agent's calls are not as the model wrote them, and no prompt goes on after them.
 """
 
 from __future__ import annotations

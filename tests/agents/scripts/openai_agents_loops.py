@@ -1,5 +1,8 @@
 """OpenAI Agents SDK: a runner with a session, streamed but for one loop."""
 
+# `agents` is the SDK, not the folder of this one.
+# pyright: reportAttributeAccessIssue=false
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -69,7 +72,9 @@ async def mcp(question: str) -> dict[str, Any]:
 
 async def search(question: str) -> dict[str, Any]:
     """A tool of a namespace, that OpenAI's own servers would find."""
-    files = tool_namespace(name="files", description="Files.", tools=[function_tool(world.read_file, defer_loading=True)])
+    files = tool_namespace(
+        name="files", description="Files.", tools=[function_tool(world.read_file, defer_loading=True)]
+    )
     searching = Agent("Keeper", instructions=world.SYSTEM, model=model, tools=[*files, ToolSearchTool()])
     return told(await Runner.run(searching, question))
 

@@ -1,4 +1,4 @@
-"""An MCP server over stdio, of one tool and nothing but the standard library; what it is not asked to know it refuses."""
+"""An MCP server over stdio, of one tool and nothing but the standard library; what it does not know it refuses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the tools of the scripts beside this file do, and how the scripts tell what they saw (tests/kit/agents/loops.py).
+"""What the tools of the scripts beside this file do, and how these tell what they saw (tests/kit/agents/loops.py).
 
 A script's argument is the questions, by the loop that each begins, as JSON. It prints a line for each loop.
 """
@@ -54,7 +54,7 @@ def play(loops: Mapping[str, Callable[..., Awaitable[dict[str, Any]]]]) -> None:
         for loop, questions in asked.items():
             try:
                 told = await loops[loop](*questions)
-            except Exception as error:  # Whatever the library raises is what its user sees.
+            except Exception as error:  # noqa: BLE001 - whatever the library raises is what its user sees
                 traceback.print_exc()
                 told = {"error": type(error).__name__, "message": str(error)}
             print("\n" + json.dumps({"loop": loop, **told}), flush=True)

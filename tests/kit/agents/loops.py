@@ -5,6 +5,7 @@ A script of tests/agents/scripts runs all loops of one API in one process, for i
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -74,9 +75,7 @@ LOOPS = {
         ["42\n"],
     ),
     "picture": Loop("Which colour is this?", [thinking("Colours.", "Red.")], "Red.", ["Colours."], [IMAGE]),
-    "look": Loop(
-        "Which colour does the camera see?", [call("look"), "Red."], "Red.", given=["<tool_response>", IMAGE]
-    ),
+    "look": Loop("Which colour does the camera see?", [call("look"), "Red."], "Red.", given=["<tool_response>", IMAGE]),
     "mcp": Loop(
         "How is the weather?",
         [call("weather", city="Bern"), "It snows."],
@@ -94,9 +93,7 @@ LOOPS = {
 class Played:
     """What a script saw, loop by loop, and what the model was given."""
 
-    def __init__(
-        self, name: str, stage: Stage, loops: Mapping[str, Loop], told: Mapping[str, dict[str, Any]]
-    ) -> None:
+    def __init__(self, name: str, stage: Stage, loops: Mapping[str, Loop], told: Mapping[str, dict[str, Any]]) -> None:
         self.name = name
         self._stage = stage
         self._loops = loops
@@ -113,19 +110,18 @@ class Played:
         thoughts: bool = True,
         grows: bool = True,
         failure: str = "none.txt",
-        results: Sequence[str] = (),
     ) -> None:
         """What was seen is what the loop says.
 
-        thoughts: the library shows them; grows: each prompt goes on after what was said to the one before; failure: what
-        the library makes of a tool's error; results: in place of the loop's.
+        thoughts: the library shows them; grows: each prompt goes on after what was said to the one before; failure:
+        what the library makes of a tool's error.
         """
         plan, told, heard = self._loops[loop], self.told[loop], self.heard(loop)
         assert "error" not in told, told
         failed = [result for result in told["results"] if failure in result]
         assert len(failed) == (loop == "error"), told
         seen = [told["answer"].strip(), [thought.strip() for thought in told["thoughts"]], told["results"]]
-        expected = [plan.answer, list(plan.thoughts) if thoughts else [], [*failed, *(results or plan.results)]]
+        expected = [plan.answer, list(plan.thoughts) if thoughts else [], [*failed, *plan.results]]
         assert seen == expected, f"{seen}\n{expected}"
         assert [one.said for one in heard] == list(plan.turns), heard
         rest = heard[-1].prompt if loop == "picture" else heard[-1].prompt.rpartition(f"[[{self.name}-{loop}]]")[2]
@@ -134,7 +130,7 @@ class Played:
             rest = rest.partition(given)[2]
         if grows:
             chain = [*(self.heard(loop + BEFORE) if plan.earlier else ()), *heard]
-            for first, second in zip(chain, chain[1:], strict=False):
+            for first, second in itertools.pairwise(chain):
                 assert second.prompt.startswith(first.prompt + first.said), f"{first}\n{second}"
 
     def refused(self, loop: str, error: str) -> None:
@@ -165,7 +161,9 @@ def play(
     asked: dict[str, list[str]] = {}
     for loop, plan in loops.items():
         both = {loop + BEFORE: loops[plan.earlier], loop: plan} if plan.earlier else {loop: plan}
-        asked[loop] = [f"{one.asks} {stage.script(f'{name}-{part}', one.turns, one.beside)}" for part, one in both.items()]
+        asked[loop] = [
+            f"{one.asks} {stage.script(f'{name}-{part}', one.turns, one.beside)}" for part, one in both.items()
+        ]
     ran = run(
         [python_of(environment), TESTS / "agents" / "scripts" / script, json.dumps(asked)],
         folder / "home",
