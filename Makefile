@@ -16,6 +16,7 @@
 # make gpu-check [WHEELS=FOLDER] [ARGS="--device cpu"]  what an NVIDIA device must be seen to do (docs/contributing.md), with a report
 # make demo-model DIRECTORY=...  a small model that answers a built-in set of questions
 # make clients                the environment of other people's clients
+# make agents [FEW=1]         other people's agents through whole loops (docs/agents.md); FEW=1: the three that CI has; half an hour
 # make audit                  the locks against the known vulnerabilities, where advisories can be reached (.ci/audit.py)
 # make lint | lock | clean
 #
@@ -27,7 +28,7 @@ MAKEFLAGS   += --no-builtin-rules --no-print-directory
 .SUFFIXES:
 .DELETE_ON_ERROR:
 .PHONY: serve demo-model unit test test-hosts test-newest test-next test-all test-python bench scale microbench chaos kills soak fuzz audit lint lock clean \
-	clients environments gpu-check
+	clients environments gpu-check agents
 
 HOST   ?= 127.0.0.1
 PORT   ?= 8080
@@ -86,6 +87,8 @@ NEXT   := $(call stamp,.venv-next,cpu-next)
 NEWEST := $(call stamp,.venv-newest,cpu-newest)
 # Nothing of the project is installed there.
 CLIENTS := .venv-clients/.installed-clients-$(shell cksum < .requirements/clients.txt | cut -d' ' -f1)
+AGENTS  := .venv-agents/.installed-agents-$(shell cksum < .requirements/agents.txt | cut -d' ' -f1)
+OLDER   := .venv-agents-older/.installed-agents-older-$(shell cksum < .requirements/agents-older.txt | cut -d' ' -f1)
 
 # $(1) environment, $(2) lock
 define sync
@@ -114,6 +117,14 @@ $(NEWEST): | $(UV)
 
 $(CLIENTS): | $(UV)
 	$(call sync,.venv-clients,clients)
+	@touch $@
+
+$(AGENTS): | $(UV)
+	$(call sync,.venv-agents,agents)
+	@touch $@
+
+$(OLDER): | $(UV)
+	$(call sync,.venv-agents-older,agents-older)
 	@touch $@
 
 clients: $(CLIENTS)
@@ -210,6 +221,11 @@ fuzz: $(CLIENTS)
 audit: | $(UV)
 	@"$(PYTHON)" .ci/audit.py .requirements/*.txt -- $(UV) tool run --quiet pip-audit@2.10.1
 
+# Those of FEW are programs from npm alone.
+agents: export HF_HUB_OFFLINE := 1
+agents: $(MAIN) $(if $(FEW),,$(AGENTS) $(OLDER))
+	@.venv/bin/pytest tests/agents -n 2 $(GROUPS) -m agents $(if $(FEW),-k "codex or claude_code or opencode") $(ARGS)
+
 kills: export LMI_KILL_ROUNDS := 10
 kills: export HF_HUB_OFFLINE := 1
 kills: $(MAIN) $(DEMO)/serving.properties
@@ -263,8 +279,11 @@ lock: | $(UV)
 			-o .requirements/$$name.txt $(ARGS); \
 	done
 	@echo "lock: clients";    $(COMPILE) .requirements/clients.in -o .requirements/clients.txt $(ARGS)
+	@for name in agents agents-older; do \
+		echo "lock: $$name"; $(COMPILE) .requirements/$$name.in -o .requirements/$$name.txt $(ARGS); \
+	done
 
 clean:
 	@echo "clean: removing .venv* .cache"
-	@rm -rf .venv .venv-next .venv-newest .venv-clients .venv-python .cache .coverage build dist *.egg-info .pytest_cache .hypothesis
+	@rm -rf .venv .venv-next .venv-newest .venv-clients .venv-agents .venv-agents-older .venv-python .cache .coverage build dist *.egg-info .pytest_cache .hypothesis
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

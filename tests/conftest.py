@@ -74,8 +74,8 @@ RUN_BY = {
     "robustness": "slow",
 }
 """By folder, the mark of what needs an engine there and is not marked `contract` or `slow` itself."""
-TOOLS = {"bench", "chaos"}
-"""Folders of tests of the tests' own tools, all of which are `slow`."""
+TOOLS = {"agents", "bench", "chaos"}
+"""Folders all of whose tests are `slow`: of the tests' own tools, and of other people's agents."""
 UNITS = {"formatters", "handler", "model", "project"}
 """Folders whose tests are `unit`, unless one of these marks says what else they need."""
 NO_UNIT = ("engine", "processes", "djl", "browser", "hosts", "contract", "slow", "timing")
@@ -92,6 +92,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         folder = item.path.relative_to(TESTS).parts[0]
         engine = item.get_closest_marker("engine") is not None
+        if folder == "agents":
+            item.add_marker(pytest.mark.agents)
         mark = "slow" if folder in TOOLS else RUN_BY.get(folder)
         if (engine or folder in TOOLS) and mark and not any(map(item.get_closest_marker, ("contract", "slow"))):
             item.add_marker(mark)

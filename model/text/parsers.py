@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from ..events import CallDelta, Delta, Token
 from .forced_calls import ForcedCalls
 
-__all__ = ["Part", "Reasoning", "Splitter", "new_id", "split", "split_whole"]
+__all__ = ["Part", "Reasoning", "Splitter", "mistrals_id", "new_id", "split", "split_whole"]
 
 log = logging.getLogger(__name__)
 
@@ -38,14 +38,23 @@ class Reasoning:
 
     vLLM's parsers for models that think between two tokens take an answer for reasoning until the second token comes,
     and so all of an answer that has none. But a model that thinks has the first token in its prompt or writes it first.
+    What earlier messages have thought, or quote of these tokens, says nothing of the answer.
     """
 
-    def __init__(self, start: int | None, end: int | None, prompt_ids: list[int]) -> None:
+    def __init__(
+        self, start: int | None, end: int | None, prompt_ids: list[int], ends: Collection[int] = frozenset()
+    ) -> None:
+        """`ends`: the tokens that end a message."""
         self.ids = prompt_ids
+        """Of the prompt; of one that may be told apart, what stands behind its last message that has ended."""
         self._start = start
         self._end = end
         self.known = start is not None and end is not None
         """Whether this is known at all: some models mark their reasoning in other ways."""
+        if self.known:
+            last = len(prompt_ids) - 1
+            ended = next((at for at in range(last, -1, -1) if prompt_ids[at] in ends), -1)
+            self.ids = prompt_ids[min(ended + 1, last) :] if ended >= 0 else prompt_ids
 
     @property
     def open(self) -> bool:
@@ -228,6 +237,11 @@ class Splitter:
 def new_id() -> str:
     """An id for a call, as vLLM makes them."""
     return f"chatcmpl-tool-{uuid.uuid4().hex}"
+
+
+def mistrals_id() -> str:
+    """An id of a call: mistral-common takes those of nine letters and digits alone."""
+    return uuid.uuid4().hex[:9]
 
 
 def split(splitter: Splitter | None, delta: Delta, *, shown: bool) -> Delta:

@@ -19,7 +19,7 @@ __all__ = ["installed"]
 
 PINNED = Path(__file__).with_name("npm")
 NAMES = ("package.json", "package-lock.json")
-TIMEOUT_S = 120.0
+TIMEOUT_S = 300.0
 
 
 def installed(name: str, tool: str) -> Path:

@@ -12,6 +12,7 @@ __all__ = [
     "DOCS",
     "ENGINE_FAULTS",
     "PARROT",
+    "PLAYED",
     "README",
     "REQUIRED",
     "ROOT",
@@ -34,8 +35,10 @@ PARROT = TESTS / "kit" / "parrot"
 """The same, with an engine that says the demo model's answers by heart."""
 ACTED = TESTS / "kit" / "acted"
 """The same, with vLLM on a core that is only acted."""
+PLAYED = TESTS / "kit" / "played"
+"""The same, with vLLM on a core that says what scripts say."""
 USER_CODE = TESTS / "kit" / "user_code"
 """Files as users write them."""
 REQUIRED = frozenset(os.environ.get("LMI_REQUIRE", "").split(","))
-"""Tools of which "java", "chromium", "axe", "vocabularies" and "go" may be missing elsewhere, and tests that need them
-are skipped; here they fail."""
+"""Tools of which "java", "chromium", "axe", "vocabularies", "agents" and "go" may be missing elsewhere, and tests that
+need them are skipped; here they fail."""

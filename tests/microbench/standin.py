@@ -117,9 +117,13 @@ class StandInCore:
 
     def add(self, request: Any) -> None:
         """Takes an EngineCoreRequest."""
-        said = self._said[request.request_id] = _Said(self.tokens or request.prompt_token_ids, request)
+        said = self._said[request.request_id] = _Said(self.answer(request), request)
         if self.stops and len(said.tokens) <= said.most:
             said.stops, said.most = True, len(said.tokens)
+
+    def answer(self, request: Any) -> Sequence[int]:
+        """The tokens that a request gets."""
+        return self.tokens or cast("Sequence[int]", request.prompt_token_ids)
 
     def abort(self, names: Sequence[str]) -> None:
         """Forgets requests."""

@@ -94,7 +94,11 @@ def renderer() -> ChatRenderer:
     config = EngineArgs(model=folder, enforce_eager=True, load_format="dummy").create_engine_config()
     made = renderer_of(config)
     core: Any = SimpleNamespace(
-        get_tokenizer=made.get_tokenizer, model_config=config.model_config, renderer=made, images=None
+        get_tokenizer=made.get_tokenizer,
+        model_config=config.model_config,
+        renderer=made,
+        images=None,
+        end_ids=frozenset[int],
     )
     return ChatRenderer(core, msgspec.structs.replace(SETTINGS, model_dir=folder, model_id=folder))
 

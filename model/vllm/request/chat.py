@@ -6,8 +6,8 @@ Conversation --request--> vLLM's ChatCompletionRequest --render--> prompt;  --sp
 from __future__ import annotations
 
 import threading
-import uuid
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 from ...errors import OptionError, ParameterError, UnsupportedError, one_line, raised_by_us
@@ -17,7 +17,7 @@ from ...media.images import Image
 from ...options import Settings
 from ...text.chat_template import chat_template
 from ...text.forced_calls import ForcedCalls
-from ...text.parsers import Reasoning, Splitter, new_id
+from ...text.parsers import Reasoning, Splitter, mistrals_id, new_id
 from ...text.template_messages import template_messages
 from ..core import Core
 from ..library.internals import keep_linear, tokenize_params
@@ -61,10 +61,12 @@ class ChatRenderer:
         self._try("tool_call_parser", settings.tool_call_parser, None)
         reasoner = getattr(self._try("reasoning_parser", None, settings.reasoning_parser), "reasoning_parser", None)
         vocabulary = core.get_tokenizer().get_vocab() if reasoner is not None else {}
-        self._start = vocabulary.get(getattr(reasoner, "reasoning_start_str", None) or "")
-        self._end = vocabulary.get(getattr(reasoner, "reasoning_end_str", None) or "")
-        self.reasoning_end = None if reasoner is None else -1 if self._end is None else self._end
+        start = vocabulary.get(getattr(reasoner, "reasoning_start_str", None) or "")
+        end = vocabulary.get(getattr(reasoner, "reasoning_end_str", None) or "")
+        self.reasoning_end = None if reasoner is None else -1 if end is None else end
         """The token that ends reasoning; None: there is none, -1: it is not known."""
+        ends = frozenset[int]() if reasoner is None else core.end_ids()
+        self._reasoning = partial(Reasoning, start, end, ends=ends)
         if settings.tool_call_parser:
             self._feed_once(settings.tool_call_parser)
 
@@ -173,7 +175,7 @@ class ChatRenderer:
         forced = None
         if guide is not None and guide.json is not None:
             # Only for a forced call; what it is, guided decoding says, and not the family of the model.
-            forced = ForcedCalls(conversation.function, _mistrals_id if self._by_mistral else new_id)
+            forced = ForcedCalls(conversation.function, mistrals_id if self._by_mistral else new_id)
         thinking = self._parser_for(conversation, request, tools=forced is None)
         if thinking is None and forced is None:
             return None
@@ -181,7 +183,7 @@ class ChatRenderer:
             thinking,
             self._parser_for(conversation, request, reasoning=False, tools=forced is None),
             request,
-            Reasoning(self._start, self._end, prompt_ids),
+            self._reasoning(prompt_ids),
             forced=forced,
             one_call=not conversation.parallel_tool_calls,
             show_reasoning=conversation.include_reasoning,
@@ -193,7 +195,7 @@ class ChatRenderer:
 
     def guided_at_once(self, prompt_ids: list[int]) -> bool:
         """Whether guided decoding is to begin with the first token, not after reasoning that may never come."""
-        reasoning = Reasoning(self._start, self._end, prompt_ids)
+        reasoning = self._reasoning(prompt_ids)
         return reasoning.known and not reasoning.open
 
     def _parser_for(
@@ -282,11 +284,6 @@ def _path(steps: Sequence[int | str]) -> str:
     """Where in a Generation it is what vLLM names in its own form of a conversation."""
     name, index = (*steps, "", "")[:2]
     return (path_of(str(name)) or "prompt") + (f"[{index}]" if isinstance(index, int) else "")
-
-
-def _mistrals_id() -> str:
-    """An id of a call: mistral-common takes those of nine letters and digits alone."""
-    return uuid.uuid4().hex[:9]
 
 
 def _guiding(tool: Any) -> Any:

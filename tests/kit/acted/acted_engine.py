@@ -14,12 +14,13 @@ import asyncio
 import importlib
 import multiprocessing
 import os
+import pickle
 import select
 import signal
 import socket
 import struct
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from lmi.model.options import Settings
@@ -40,24 +41,29 @@ MANY = 64 << 20
 
 def acted_engine(settings: Settings) -> VllmEngine:
     """A backend, as BACKENDS has them."""
+    return engine_on(lambda: StandInCore(sequences=SEQUENCES), settings)
+
+
+def engine_on(core: Callable[[], StandInCore], settings: Settings) -> VllmEngine:
+    """vLLM on what `core` makes, in a process of its own."""
     from vllm.v1.engine import core_client
 
     clients: Any = core_client.EngineCoreClient
-    clients.make_async_mp_client = staticmethod(lambda executor_class, **_: ActedClient())
+    clients.make_async_mp_client = staticmethod(lambda executor_class, **_: ActedClient(core))
     return VllmEngine(settings)
 
 
 class ActedClient:
     """In the place of vLLM's asynchronous client; starts the process."""
 
-    def __init__(self) -> None:
+    def __init__(self, core: Callable[[], StandInCore]) -> None:
         from vllm.v1.engine import EngineCoreOutputs
         from vllm.v1.serial_utils import MsgpackDecoder, MsgpackEncoder
 
         self._encoder, self.decoder = MsgpackEncoder(), MsgpackDecoder(EngineCoreOutputs)
         ours, theirs = socket.socketpair()
         fork = multiprocessing.get_context("fork")
-        self._process = fork.Process(target=act, args=(theirs, ours), name="ActedCore", daemon=True)
+        self._process = fork.Process(target=act, args=(core, theirs, ours), name="ActedCore", daemon=True)
         self._process.start()
         theirs.close()
         self._socket = ours
@@ -73,8 +79,8 @@ class ActedClient:
         return ("generate",)
 
     async def add_request_async(self, request: Any) -> None:
-        (data,) = self._encoder.encode(request)
-        self._send(ADD, data)
+        parts: list[Any] = [*self._encoder.encode(request)]  # an image's are buffers of their own
+        self._send(ADD, pickle.dumps([bytes(part) for part in parts]))
 
     async def abort_requests_async(self, names: Sequence[str]) -> None:
         self._send(ABORT, "\n".join(names).encode())
@@ -101,8 +107,8 @@ class ActedClient:
         self._writer.write(HEAD.pack(kind, len(data)) + data)
 
 
-def act(connection: socket.socket, others: socket.socket) -> None:
-    """The process: makes steps until the other end, of which `others` is a copy, is closed."""
+def act(made: Callable[[], StandInCore], connection: socket.socket, others: socket.socket) -> None:
+    """The process: makes steps of the core until the other end, of which `others` is a copy, is closed."""
     from vllm.v1.engine import EngineCoreRequest
     from vllm.v1.serial_utils import MsgpackDecoder
 
@@ -110,7 +116,7 @@ def act(connection: socket.socket, others: socket.socket) -> None:
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     # By this vLLM's core is known among processes.
     importlib.import_module("setproctitle").setproctitle("VLLM::ActedCore")
-    core, decoder = StandInCore(sequences=SEQUENCES), MsgpackDecoder(EngineCoreRequest)
+    core, decoder = made(), MsgpackDecoder(EngineCoreRequest)
     received = bytearray()
     due = 0.0
     while True:
@@ -122,7 +128,7 @@ def act(connection: socket.socket, others: socket.socket) -> None:
             wait = 0.0
         for kind, message in _messages(received):
             if kind == ADD:
-                core.add(decoder.decode([message]))
+                core.add(decoder.decode(pickle.loads(message)))
             else:
                 core.abort(message.decode().split("\n"))
         now = time.monotonic()

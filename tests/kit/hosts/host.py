@@ -25,7 +25,7 @@ import psutil
 
 from ..djl import other
 from ..djl.hosting import DjlHost
-from ..paths import ACTED, PARROT
+from ..paths import ACTED, PARROT, PLAYED
 
 FAST = {
     "option.enforce_eager": "true",
@@ -223,6 +223,11 @@ def with_acted(sequences: int, step: float) -> dict[str, str]:
     A step serves so many sequences at most, and takes `step` seconds.
     """
     return {**_importing(ACTED), "LMI_TEST_SEQUENCES": str(sequences), "LMI_TEST_STEP_S": str(step)}
+
+
+def with_played(stage: Path) -> dict[str, str]:
+    """The environment in which a host's model says what the scripts in the folder `stage` say (tests/kit/played)."""
+    return {**_importing(PLAYED), "LMI_TEST_STAGE": str(stage), "LMI_TEST_STEP_S": "0.002"}
 
 
 def _importing(folder: Path) -> dict[str, str]:

@@ -87,7 +87,10 @@ def side(tokenizer: Any, model_config: Any, **options: Any) -> Any:
 
     # Without a processor of images: the model has text alone.
     llm: Any = SimpleNamespace(
-        get_tokenizer=lambda: tokenizer, model_config=model_config, renderer=SimpleNamespace(mm_processor=None)
+        get_tokenizer=lambda: tokenizer,
+        model_config=model_config,
+        renderer=SimpleNamespace(mm_processor=None),
+        end_ids=lambda: frozenset({tokenizer.eos_token_id}),
     )
     return ChatRenderer(llm, msgspec.structs.replace(SETTINGS, **options))
 
@@ -232,3 +235,18 @@ def test_any_split_of_the_tokens_gives_the_same_message(tokenizer: Any, model_co
         assert split(chat, asked, [parts[start:end] for start, end in pairwise(ends)]) == one_by_one
 
     any_cuts()
+
+
+@pytest.mark.parametrize("earlier", ["<think>\nSo.\n</think>\n\nYes.", "<think>\nSo", "It writes </think>.", "Yes."])
+def test_an_answer_thinks_whatever_earlier_messages_thought(tokenizer: Any, model_config: Any, earlier: str) -> None:
+    """vLLM's parsers alone look for the end of a thought in all of the prompt, and take the next one for text."""
+    chat = side(tokenizer, model_config, reasoning_parser="qwen3")
+    conversation = Conversation(messages=({"role": "user", "content": "?"},))
+    prompt = f"<|im_start|>assistant\n{earlier}<|im_end|>\n<|im_start|>user\n?<|im_end|>\n<|im_start|>assistant\n"
+    answer = question("reasoning").answer
+    for written, thought in ((answer, True), (ANSWER, False)):
+        ids = tokenizer.encode(prompt, add_special_tokens=False)
+        splitter = chat.splitter(conversation, chat.request(conversation), ids)
+        part = splitter.feed(tokens(tokenizer, written), ended=True)
+        assert bool(part.reasoning) is thought
+        assert (f"<think>{part.reasoning}</think>" if thought else "") + part.text == written

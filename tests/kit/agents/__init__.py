@@ -1,0 +1,6 @@
+"""Other people's agents as programs: their environments, what docs/agents.md says of each, and how they are run.
+
+programs.py     Where they are installed, and a run of one, with a home of its own and no network but loopback
+documented.py   The examples of docs/agents.md, pointed at a server of the tests
+model.py        A model directory for tests/kit/played: Qwen3's vocabulary and template, and images
+"""
