@@ -18,7 +18,7 @@ from ...model.errors import ParameterError, PayloadError, UnsupportedError
 from ...model.options import Settings
 from ..base import JsonSchema
 from ..common.forms import Form, Listed, Tagged
-from ..common.kinds import Filled, Kind, Text
+from ..common.kinds import Filled, Text
 from ..common.schemas import STRING, array, one_of
 from ..conversation.builder import NONE, Arguments, Builder, Turn
 from ..conversation.content import MAX_MESSAGES, Content, Contents, PartForm, text_form
@@ -57,13 +57,17 @@ CONTENTS = {role: Contents(forms, f"from the role {role!r}") for role, forms in 
 BESIDE: Mapping[str, None] = dict.fromkeys(("id", "status"))
 """They say nothing to the model."""
 # What programs of OpenAI's servers call has a `caller`.
-CALL: Mapping[str, Kind | None] = {
+CALLED: Mapping[str, Filled | None] = {
     "call_id": Filled(), "name": Filled(), "namespace": Filled(), **dict.fromkeys(("caller", "async"))
 }  # fmt: skip
-OUTPUT = Form(
-    {"call_id": Filled(), "output": CONTENTS["tool"], **dict.fromkeys(("name", "namespace", "caller")), **BESIDE},
-    ("call_id",),
-)
+OUTPUT: Mapping[str, Filled | Text | Contents | None] = {
+    "call_id": Filled(),
+    "name": Text(),
+    "namespace": Text(),
+    "output": CONTENTS["tool"],
+    "caller": None,
+    **BESIDE,
+}
 MESSAGE = Tagged(
     "role",
     {
@@ -83,10 +87,10 @@ def _texts(kind: str) -> Listed:
 ITEM = Tagged(
     "type",
     {
-        "function_call": Form({**CALL, "arguments": Arguments(), **BESIDE}, ("call_id", "name")),
-        "function_call_output": OUTPUT,
-        "custom_tool_call": Form({**CALL, "input": Text(), **BESIDE}, ("call_id", "name", "input")),
-        "custom_tool_call_output": OUTPUT,
+        "function_call": Form({**CALLED, "arguments": Arguments(), **BESIDE}, ("call_id", "name")),
+        "function_call_output": Form(OUTPUT),
+        "custom_tool_call": Form({**CALLED, "input": Text(), **BESIDE}, ("call_id", "name", "input")),
+        "custom_tool_call_output": Form(OUTPUT, ("call_id",)),
         "additional_tools": Form({"role": None, "tools": None, **BESIDE}),
         "reasoning": Form(
             {
@@ -128,7 +132,7 @@ def add_items(builder: Builder, given: Any, place: str, name: Name, settings: Se
             arguments = arguments_of(item["input"]) if kind == "custom_tool_call" else item.get("arguments", NONE)
             _turn(builder).call(item["call_id"], called, arguments)
         elif kind != "additional_tools":
-            builder.result(item["call_id"], item.get("output", ""))
+            _result(builder, item, where, name)
 
 
 def _is_message(given: Any) -> bool:
@@ -150,6 +154,17 @@ def _message(builder: Builder, role: str, read: Read) -> None:
         return
     # A further text of an answer comes after its calls.
     _turn(builder, lambda turn: bool(turn.calls) or not turn.said).say(content)
+
+
+def _result(builder: Builder, read: Read, place: str, name: Name) -> None:
+    """The result of a call; or of none, which a client gives by itself and tells by the name of a tool of its own."""
+    output = read.get("output", "")
+    if "call_id" in read:
+        builder.result(read["call_id"], output)
+        return
+    if not read.get("name"):
+        raise PayloadError.of(f"{place}.call_id", None, Filled().description)
+    builder.result("", output, name=name(read.get("namespace") or None, read["name"]))
 
 
 def _reasoning(builder: Builder, read: Read) -> None:

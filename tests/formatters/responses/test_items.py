@@ -107,6 +107,23 @@ def test_outputs_of_functions() -> None:
     assert message["tool_calls"][0]["function"]["arguments"] == "{}"
 
 
+@pytest.mark.parametrize(
+    ("beside", "expected"),
+    [
+        ({"name": "goal"}, {"tool_call_id": "", "name": "goal"}),
+        ({"name": "goal", "namespace": "agent"}, {"tool_call_id": "", "name": "agent__goal"}),
+        # That of a call needs no name.
+        ({"call_id": "call_1", "name": "goal", "caller": {"type": "direct"}}, {"tool_call_id": "call_1"}),
+    ],
+)
+def test_an_output_of_no_call_has_a_name(
+    beside: dict[str, Any], expected: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    given = {"type": "function_call_output", "output": "5", **beside}
+    assert messages(CALL, OUTPUT, given)[2] == {"role": "tool", "content": "5", **expected}
+    assert not caplog.records
+
+
 def user(*parts: Any) -> dict[str, Any]:
     return {"role": "user", "content": [*parts]}
 
@@ -136,6 +153,8 @@ def user(*parts: Any) -> dict[str, Any]:
         ([{**CALL, "name": None}], PayloadError, "input[0].name"),
         ([{**OUTPUT, "output": 5}], PayloadError, "input[0].output"),
         ([{**OUTPUT, "call_id": 5}], PayloadError, "input[0].call_id"),
+        ([{**OUTPUT, "call_id": None}], PayloadError, "input[0].call_id"),
+        ([{**OUTPUT, "call_id": None, "name": ""}], PayloadError, "input[0].call_id"),
         ([SAID, {"type": "reasoning", "content": "a"}], PayloadError, "input[1].content"),
         # Whether or not it is what the reasoning is taken from.
         ([{**THOUGHT, "summary": "a"}], PayloadError, "input[0].summary"),

@@ -332,6 +332,7 @@ def test_additional_tools_join() -> None:
         ({**CUSTOM, "namespace": 5}, PayloadError, "input[0].namespace"),
         ({**CALL, "namespace": 5}, PayloadError, "input[0].namespace"),
         ({**CUSTOM_OUTPUT, "output": 5}, PayloadError, "input[0].output"),
+        ({**CUSTOM_OUTPUT, "call_id": None, "name": "a"}, PayloadError, "input[0].call_id"),
     ],
 )
 def test_faults_of_items(item: Any, kind: type[RequestError], param: str) -> None:
