@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import sys
 from collections.abc import Sequence
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 
 from ..kit.agents.documented import example
-from ..kit.agents.programs import Ran, node_modules, run
+from ..kit.agents.programs import node_modules, run
 from ..kit.models.pictures import png
 from ..kit.played.scripts import Heard, call, thinking
 from .conftest import Served
@@ -59,7 +60,7 @@ def result(events: Sequence[dict[str, Any]]) -> str:
 def grown(heard: Sequence[Heard], count: int) -> Sequence[Heard]:
     """The prompts, each of which goes on after what was said to the one before it."""
     assert len(heard) == count
-    for earlier, later in zip(heard, heard[1:], strict=False):
+    for earlier, later in itertools.pairwise(heard):
         assert later.prompt.startswith(earlier.prompt + earlier.said)
     return heard
 
