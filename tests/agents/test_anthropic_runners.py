@@ -1,8 +1,7 @@
 """The tool runners of Anthropic's own libraries, over /v1/messages: Python's and TypeScript's.
 
 Both first ask for a conversation that the server keeps (`thread`), and send all of it once they are told that it does
-not.
-A context that is full is told to the user: what makes room (`compaction`) Anthropic's servers do.
+not. A context that is full is told to the user: what makes room (`compaction`) Anthropic's servers do.
 """
 
 from __future__ import annotations
@@ -11,6 +10,8 @@ import base64
 import itertools
 import json
 import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,62 +20,100 @@ import pytest
 from ..kit.agents.documented import example
 from ..kit.agents.programs import node_modules, python_of, run
 from ..kit.models.pictures import png
-from ..kit.played.scripts import call, thinking
+from ..kit.played.scripts import Heard, Stage, call, thinking
 from .conftest import Served
 
 SCRIPTS = Path(__file__).with_name("scripts")
-PICTURE = base64.b64encode(png(64, 64)).decode()
-LANGUAGES = ("python", "typescript")
 
-both = pytest.mark.parametrize("language", LANGUAGES)
+SEVERAL = "\n".join([call("read", file="b"), call("fail"), call("look"), call("none")])
+TOOLS = [
+    thinking("First.", call("read", file="a")),
+    thinking("Then.", f"All of them.\n{SEVERAL}"),
+    thinking("Well.", "42 and 43."),
+]
+NOTES = [
+    thinking("Two.", call("read_note", number=1) + "\n" + call("read_note", number=2)),
+    thinking("A picture.", call("see_note")),
+    "7 apples.",
+]
+LATE = [call("read", file="a"), thinking("It is here.", call("late", word="here")), "here at last"]
+LOOPS: dict[str, tuple[list[list[str]], dict[str, bool]]] = {
+    "streamed": ([TOOLS], {}),
+    "whole": ([TOOLS], {"stream": False}),
+    "mcp": ([NOTES], {"mcp": True}),
+    "late": ([LATE], {"late": True}),
+    "on": ([[call("read", file="a"), "It says 42."], [call("read", file="b"), "And 43."]], {}),
+    "full": ([[call("read", file="long"), "It is long."]], {}),
+}
+"""What the model says, by questions, and how the runner is asked."""
 
 
-def ran(served: Served, folder: Path, language: str, *questions: str, **loop: Any) -> dict[str, Any]:
-    """What the runner of a language shows of one loop, with docs/agents.md's example."""
+@dataclass(frozen=True)
+class Runner:
+    """What the runner of a language has shown of each loop."""
+
+    language: str
+    stage: Stage
+    shown: dict[str, dict[str, Any]]
+
+    def blocks(self, loop: str, kind: str, field: str) -> list[str]:
+        """What the blocks of one kind say, of all replies."""
+        return [
+            block[field].strip() for reply in self.shown[loop]["replies"] for block in reply if block["type"] == kind
+        ]
+
+    def heard(self, loop: str) -> list[Heard]:
+        """What the model was asked."""
+        marks = [mark_of(loop, self.language, number) for number in range(len(LOOPS[loop][0]))]
+        return [one for mark in marks for one in self.stage.heard(mark)]
+
+
+def mark_of(loop: str, language: str, number: int) -> str:
+    return f"runner-{loop}-{language}-{number}"
+
+
+@pytest.fixture(scope="module", params=["python", "typescript"])
+def runner(request: pytest.FixtureRequest, served: Served, tmp_path_factory: pytest.TempPathFactory) -> Runner:
+    """All loops in one process, with docs/agents.md's example."""
+    language, folder = request.param, tmp_path_factory.mktemp("runner")
     file = folder / "example.txt"
     file.write_text(example("Anthropic tool runners", language, served.url))
-    given = json.dumps({"questions": questions, "stream": True, "picture": PICTURE, **loop})
-    command: list[Any] = (
-        [python_of("agents"), SCRIPTS / "anthropic_runner.py", file, given]
+    loops = {
+        name: {
+            "questions": [
+                f"Go on. {served.stage.script(mark_of(name, language, number), said)}"
+                for number, said in enumerate(turns)
+            ],
+            "stream": True,
+            **asked,
+        }
+        for name, (turns, asked) in LOOPS.items()
+    }
+    picture = base64.b64encode(png(64, 64)).decode()
+    given = [file, json.dumps(loops), picture, sys.executable, SCRIPTS / "notes_mcp.py"]
+    program: list[Any] = (
+        [python_of("agents"), SCRIPTS / "anthropic_runner.py"]
         if language == "python"
-        else ["node", SCRIPTS / "anthropic_runner.mjs", file, given, node_modules()]
+        else ["node", SCRIPTS / "anthropic_runner.mjs", node_modules()]
     )
-    shown: dict[str, Any] = json.loads(run(command, folder / "home").well().out)
-    return shown
+    return Runner(language, served.stage, json.loads(run([*program, *given], folder / "home").well().out))
 
 
-def blocks(shown: dict[str, Any], kind: str, field: str) -> list[str]:
-    """What the blocks of one kind say, of all replies."""
-    return [block[field].strip() for reply in shown["replies"] for block in reply if block["type"] == kind]
-
-
-def grown(served: Served, marks: list[str], count: int) -> list[Any]:
-    """What bore the marks: each prompt goes on after what was said to the one before it."""
-    heard = [one for mark in marks for one in served.stage.heard(mark)]
-    assert len(heard) == count
-    for earlier, later in itertools.pairwise(heard):
+def grown(heard: Sequence[Heard], count: int) -> None:
+    """Each of the first prompts goes on after what was said to the one before it."""
+    for earlier, later in itertools.pairwise(heard[:count]):
         assert later.prompt.startswith(earlier.prompt + earlier.said)
-    return heard
 
 
-@both
-@pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
-def test_tools(served: Served, tmp_path: Path, language: str, *, stream: bool) -> None:
-    mark = f"runner-tools-{language}-{'stream' if stream else 'whole'}"
-    several = "\n".join([call("read", file="b"), call("fail"), call("look"), call("none")])
-    turns = [
-        thinking("First.", call("read", file="a")),
-        thinking("Then.", f"All of them.\n{several}"),
-        thinking("Well.", "42 and 43."),
-    ]
-    shown = ran(served, tmp_path, language, f"Read. {served.stage.script(mark, turns)}", stream=stream)
-    assert blocks(shown, "thinking", "thinking") == ["First.", "Then.", "Well."]
-    assert blocks(shown, "text", "text") == ["All of them.", "42 and 43."]
-    assert blocks(shown, "tool_use", "name") == ["read", "read", "fail", "look", "none"]
-    first, second, third = served.stage.heard(mark)
-    assert second.prompt.startswith(first.prompt + first.said)
+@pytest.mark.parametrize("loop", ["streamed", "whole"])
+def test_tools(runner: Runner, loop: str) -> None:
+    assert runner.blocks(loop, "thinking", "thinking") == ["First.", "Then.", "Well."]
+    assert runner.blocks(loop, "text", "text") == ["All of them.", "42 and 43."]
+    assert runner.blocks(loop, "tool_use", "name") == ["read", "read", "fail", "look", "none"]
+    first, second, third = runner.heard(loop)
+    grown([first, second], 2)
     assert "42" in second.last
-    # With an image, which is in a message of the user's, the template takes a turn to begin.
+    # An image of a tool's is in a message of the user's, with which the template takes a turn to begin.
     results = third.prompt.split("<tool_response>")[2:]
     expected = ("43", "Error: ", "Here it is.", "Error: ")
     assert [said in text for said, text in zip(expected, results, strict=True)] == [True] * 4
@@ -82,49 +121,36 @@ def test_tools(served: Served, tmp_path: Path, language: str, *, stream: bool) -
     assert third.prompt.count("<|image_pad|>") == 4
 
 
-@both
-def test_a_server_of_mcp(served: Served, tmp_path: Path, language: str) -> None:
-    mark = f"runner-mcp-{language}"
-    reads = call("read_note", number=1) + "\n" + call("read_note", number=2)
-    turns = [thinking("Two.", reads), thinking("A picture.", call("see_note")), "7 apples."]
-    server = [sys.executable, str(SCRIPTS / "notes_mcp.py")]
-    shown = ran(served, tmp_path, language, f"What is noted? {served.stage.script(mark, turns)}", mcp=server)
-    assert blocks(shown, "text", "text") == ["7 apples."]
-    first, second, third = served.stage.heard(mark)
-    assert second.prompt.startswith(first.prompt + first.said)
-    assert "Buy 7 apples." in second.last
-    assert "Error: There is no note 2." in second.last
-    assert third.prompt.count("<|image_pad|>") == 4
+def test_a_server_of_mcp(runner: Runner) -> None:
+    assert runner.blocks("mcp", "text", "text") == ["7 apples."]
+    heard = runner.heard("mcp")
+    assert len(heard) == 3
+    grown(heard, 2)
+    assert "Buy 7 apples." in heard[1].last
+    assert "Error: There is no note 2." in heard[1].last
+    assert heard[2].prompt.count("<|image_pad|>") == 4
 
 
-@both
-def test_a_tool_that_comes_late(served: Served, tmp_path: Path, language: str) -> None:
-    mark = f"runner-late-{language}"
-    turns = [call("read", file="a"), thinking("It is here.", call("late", word="here")), "here at last"]
-    shown = ran(served, tmp_path, language, f"Wait. {served.stage.script(mark, turns)}", late=True)
-    assert blocks(shown, "text", "text") == ["here at last"]
-    heard = grown(served, [mark], 3)
+def test_a_tool_that_comes_late(runner: Runner) -> None:
+    assert runner.blocks("late", "text", "text") == ["here at last"]
+    heard = runner.heard("late")
+    assert len(heard) == 3
+    grown(heard, 3)
     assert "Comes late." not in heard[0].prompt
     assert 'These tools can be called from now on:\n<functions>\n<function>{"name":"late"' in heard[1].prompt
     assert "here at last" in heard[2].last
 
 
-@both
-def test_a_conversation_that_goes_on(served: Served, tmp_path: Path, language: str) -> None:
-    marks = [f"runner-on-{language}-{number}" for number in (1, 2)]
-    turns = [[call("read", file="a"), "It says 42."], [call("read", file="b"), "And 43."]]
-    questions = [f"Next? {served.stage.script(mark, said)}" for mark, said in zip(marks, turns, strict=True)]
-    shown = ran(served, tmp_path, language, *questions)
-    assert blocks(shown, "text", "text") == ["It says 42.", "And 43."]
-    grown(served, marks, 4)
+def test_a_conversation_that_goes_on(runner: Runner) -> None:
+    assert runner.blocks("on", "text", "text") == ["It says 42.", "And 43."]
+    heard = runner.heard("on")
+    assert len(heard) == 4
+    grown(heard, 4)
 
 
-@both
-def test_a_full_context(served: Served, tmp_path: Path, language: str) -> None:
-    mark = f"runner-full-{language}"
-    turns = [call("read", file="long"), "It is long."]
-    shown = ran(served, tmp_path, language, f"Read it. {served.stage.script(mark, turns)}")
-    assert (blocks(shown, "tool_use", "name"), shown["status"]) == (["read"], 400)
-    assert "prompt is too long: " in shown["error"]
-    assert " tokens > 65535 maximum" in shown["error"]
-    assert len(served.stage.heard(mark)) == 1
+def test_a_full_context(runner: Runner) -> None:
+    told = runner.shown["full"]
+    assert (runner.blocks("full", "tool_use", "name"), told["status"]) == (["read"], 400)
+    assert "prompt is too long: " in told["error"]
+    assert " tokens > 65535 maximum" in told["error"]
+    assert len(runner.heard("full")) == 1

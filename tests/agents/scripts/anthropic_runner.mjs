@@ -1,22 +1,21 @@
-// Anthropic's tool runner for TypeScript, through one loop; as anthropic_runner.py, which says what LOOP is.
+// Anthropic's tool runner for TypeScript, through loops; anthropic_runner.py says of what form they are.
 //
-// usage: anthropic_runner.mjs EXAMPLE LOOP NODE_MODULES
+// usage: anthropic_runner.mjs NODE_MODULES EXAMPLE LOOPS PICTURE MCP...
 import { spawn } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { createInterface } from 'node:readline';
 
-const [example, given, modules] = process.argv.slice(2);
+const [modules, example, loops, picture, ...command] = process.argv.slice(2);
 const require = createRequire(`${modules}/`);
 const { Anthropic } = require('@anthropic-ai/sdk');
 const { mcpTools } = require('@anthropic-ai/sdk/helpers/beta/mcp');
 const { betaZodTool } = require('@anthropic-ai/sdk/helpers/beta/zod');
 const { z } = require('zod');
 
-const loop = JSON.parse(given);
 const files = { a: '42', b: '43', long: 'word '.repeat(70000) };
 const nothing = z.object({});
-const source = { type: 'base64', media_type: 'image/png', data: loop.picture };
+const source = { type: 'base64', media_type: 'image/png', data: picture };
 const tool = (name, description, inputSchema, run) => betaZodTool({ name, description, inputSchema, run });
 const tools = [
   tool('read', 'Reads a file.', z.object({ file: z.string() }), ({ file }) => files[file]),
@@ -44,28 +43,34 @@ function mcpClient([command, ...args]) {
   return { ask, callTool: (params) => ask('tools/call', params), close: () => server.stdin.end() };
 }
 
-const client = loop.mcp && mcpClient(loop.mcp);
-if (client) {
-  await client.ask('initialize', { protocolVersion: '2025-06-18', capabilities: {}, clientInfo: { name: 'test', version: '1' } });
-  tools.push(...mcpTools((await client.ask('tools/list', {})).tools, client));
-}
+const client = mcpClient(command);
+const clientInfo = { name: 'test', version: '1' };
+await client.ask('initialize', { protocolVersion: '2025-06-18', capabilities: {}, clientInfo });
+const served = mcpTools((await client.ask('tools/list', {})).tools, client);
 const body = readFileSync(example, 'utf8').replace(/^import .*$/gm, '') + '\nreturn runner;';
 const makes = new Function('Anthropic', 'tools', 'messages', 'stream', body);
-const shown = { replies: [] };
-let messages = [];
-try {
-  for (const content of loop.questions) {
-    messages.push({ role: 'user', content });
-    const runner = makes(Anthropic, tools, messages, loop.stream);
-    for await (const item of runner) {
-      shown.replies.push((loop.stream ? await item.finalMessage() : item).content);
-      if (loop.late && shown.replies.length === 1) runner.addTools(late);
+
+async function run(loop) {
+  const replies = [];
+  let messages = [];
+  try {
+    for (const content of loop.questions) {
+      messages.push({ role: 'user', content });
+      const runner = makes(Anthropic, loop.mcp ? [...tools, ...served] : tools, messages, loop.stream);
+      for await (const item of runner) {
+        replies.push((loop.stream ? await item.finalMessage() : item).content);
+        if (loop.late && replies.length === 1) runner.addTools(late);
+      }
+      messages = [...runner.params.messages];
     }
-    messages = [...runner.params.messages];
+  } catch (error) {
+    if (!(error instanceof Anthropic.APIError)) throw error;
+    return { replies, status: error.status, error: error.message };
   }
-} catch (error) {
-  if (!(error instanceof Anthropic.APIError)) throw error;
-  Object.assign(shown, { status: error.status, error: error.message });
+  return { replies };
 }
-client?.close();
+
+const shown = {};
+for (const [name, loop] of Object.entries(JSON.parse(loops))) shown[name] = await run(loop);
+client.close();
 console.log(JSON.stringify(shown));

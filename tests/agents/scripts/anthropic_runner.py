@@ -1,8 +1,11 @@
-"""Anthropic's tool runner for Python, through one loop; prints as JSON the replies that it shows, and its error.
+"""Anthropic's tool runner for Python, through loops; prints as JSON, of each, the replies that it shows and its error.
 
-usage: anthropic_runner.py EXAMPLE LOOP    EXAMPLE: a file that makes `runner` of `tools`, `messages` and `stream`
-LOOP, as JSON: questions (each goes on with the conversation), stream, picture (base64), mcp (a server's command),
-late (a tool is added after the first reply)
+usage: anthropic_runner.py EXAMPLE LOOPS PICTURE MCP...
+
+EXAMPLE   a file that makes `runner` of `tools`, `messages` and `stream`
+LOOPS     JSON, by their names: questions (each goes on with the conversation), stream, mcp (whether there are the tools
+          of a server), late (whether a tool is added after the first reply)
+PICTURE   base64; MCP: the server's command
 """
 
 from __future__ import annotations
@@ -21,7 +24,7 @@ from anthropic.lib.tools.mcp import mcp_tool
 from mcp import ClientSession, StdioServerParameters
 from mcp.client.stdio import stdio_client
 
-example, loop = Path(sys.argv[1]).read_text(), json.loads(sys.argv[2])
+example, loops, picture = Path(sys.argv[1]).read_text(), json.loads(sys.argv[2]), sys.argv[3]
 FILES = {"a": "42", "b": "43", "long": "word " * 70_000}
 
 
@@ -40,7 +43,7 @@ def fail() -> str:
 @beta_tool
 def look() -> Any:
     """Looks at the picture."""
-    source = {"type": "base64", "media_type": "image/png", "data": loop["picture"]}
+    source = {"type": "base64", "media_type": "image/png", "data": picture}
     return [{"type": "text", "text": "Here it is."}, {"type": "image", "source": source}]
 
 
@@ -50,7 +53,7 @@ def late(word: str) -> str:
     return f"{word} at last"
 
 
-def run(further: list[Any]) -> dict[str, Any]:
+def run(loop: dict[str, Any], further: list[Any]) -> dict[str, Any]:
     """What is shown."""
     replies: list[Any] = []
     messages: list[Any] = []
@@ -74,17 +77,18 @@ def run(further: list[Any]) -> dict[str, Any]:
 
 
 async def main() -> None:
-    if "mcp" not in loop:
-        print(json.dumps(run([])))
-        return
-    command, *arguments = loop["mcp"]
+    command, *arguments = sys.argv[4:]
     async with (
         stdio_client(StdioServerParameters(command=command, args=arguments)) as (reads, writes),
         ClientSession(reads, writes) as session,
     ):
         await session.initialize()
-        tools = [mcp_tool(tool, session) for tool in (await session.list_tools()).tools]
-        print(json.dumps(await anyio.to_thread.run_sync(partial(run, tools))))
+        served = [mcp_tool(tool, session) for tool in (await session.list_tools()).tools]
+        shown = {
+            name: await anyio.to_thread.run_sync(partial(run, loop, served if loop.get("mcp") else []))
+            for name, loop in loops.items()
+        }
+    print(json.dumps(shown))
 
 
 anyio.run(main)
