@@ -7,7 +7,7 @@
     a system message's tool_removal                          a line that says so
 
 That is how clients describe their search tools to the model, and the prompt only grows. One that was neither found nor
-added is not offered.
+added is not offered (docs/decisions.md: Tools that are found later).
 """
 
 from __future__ import annotations

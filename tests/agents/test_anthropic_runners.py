@@ -72,7 +72,7 @@ def mark_of(loop: str, language: str, number: int) -> str:
     return f"runner-{loop}-{language}-{number}"
 
 
-@pytest.fixture(scope="module", params=["python", "typescript"])
+@pytest.fixture(scope="module", params=["python", "js"])
 def runner(request: pytest.FixtureRequest, served: Served, tmp_path_factory: pytest.TempPathFactory) -> Runner:
     """All loops in one process, with docs/agents.md's example."""
     language, folder = request.param, tmp_path_factory.mktemp("runner")
