@@ -49,6 +49,9 @@ class Conversation(FormerConversation, msgspec.Struct, frozen=True, kw_only=True
     tools: tuple[dict[str, Any], ...] = ()
     """In OpenAI's form: {"type": "function", "function": {"name", "description", "parameters", "strict"}}.
 
+    With "defer_loading": true beside "function" it may be called, and the template does not get it: the messages
+    describe it.
+
     strict: whether the arguments are to fit the schema by guided decoding. Where it is not said, those of a forced call
     are. Without a forced call vLLM sees to it from 0.32 on, for the parsers that know their form (structural tags).
     """

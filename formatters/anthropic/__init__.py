@@ -2,7 +2,9 @@
 
     request.py    the plain fields, `thinking` and `output_config`
     blocks.py     `system` and `messages` with their content blocks, as conversations have them
+    said.py       what messages of one role say, in the making
     tools.py      `tools` and `tool_choice`
+    found.py      tools that the prompt does not list in front
     reply.py      the answers, whole and streamed; bodies.py: their bodies
     errors.py     the errors
     counting.py   count_tokens

@@ -8,7 +8,6 @@ Messages of one role in a row are one turn, as at Anthropic. Of a user's turn th
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 from ...model.conversation import Text as TextPart
@@ -16,10 +15,12 @@ from ...model.errors import ParameterError, PayloadError
 from ...model.options import Settings
 from ..base import JsonSchema, Payload
 from ..common.forms import Form, Listed, Tagged
-from ..common.kinds import Boolean, Filled, Text
+from ..common.kinds import Boolean, Filled, Object, Text
 from ..conversation.builder import NONE, Arguments, Builder
 from ..conversation.content import MAX_MESSAGES, Content, Contents, PartForm, content_of
 from ..conversation.images import read_url
+from .found import FoundTools
+from .said import ADDED, REFERENCE, REMOVED, Blocks, Change
 
 __all__ = ["CALL_PREFIX", "MESSAGES_SCHEMA", "SYSTEM", "read_conversation"]
 
@@ -28,32 +29,6 @@ CALL_PREFIX = "toolu_"
 """What a tool call's id is given for the client, and freed of when it comes back."""
 BILLING = "x-anthropic-billing-header"
 """How a block of Claude Code's begins that differs in every request: the prefix cache would never hit."""
-
-
-@dataclass(slots=True)
-class Blocks(Content):
-    """What messages of one role in a row say."""
-
-    reasoning: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
-    """Texts and signatures."""
-    calls: list[tuple[str, str, str]] = field(default_factory=list[tuple[str, str, str]])
-    """Ids, names and arguments."""
-    results: list[tuple[str, str | Content, bool]] = field(default_factory=list[tuple[str, str | Content, bool]])
-    """The ids of their calls, what they say, and whether they are errors."""
-
-    def text(self, text: str) -> None:
-        """Adds a text; templates would write the frame of an empty one."""
-        if text:
-            Content.text(self, text)
-
-    def extend(self, other: str | Blocks) -> None:
-        """Adds what the next message says."""
-        self.add(other)
-        if isinstance(other, str):
-            return
-        self.reasoning += other.reasoning
-        self.calls += other.calls
-        self.results += other.results
 
 
 Read = dict[str, Any]
@@ -96,9 +71,20 @@ def _add_lines(content: Content, lines: list[str], said: str | Content) -> None:
     content.text("\n".join(lines))
 
 
-def _tool_reference(read: Read, content: Content, place: str, settings: Settings) -> None:
-    """A tool that a search has found; here all tools are in the prompt from its beginning."""
-    content.text(read["tool_name"])
+def _tool_reference(read: Read, content: Blocks, place: str, settings: Settings) -> None:
+    """A tool that a search has found."""
+    content.change(Change(REFERENCE, read["tool_name"], f"{place}.tool_name"))
+
+
+def _changing(kind: str) -> Any:
+    """What adds a system message's change of the tools."""
+
+    def add(read: Read, content: Blocks, place: str, settings: Settings) -> None:
+        _, tool = read["tool"]
+        inner = "definition" if "definition" in tool else "name"
+        content.change(Change(kind, tool.get("name", ""), f"{place}.tool.{inner}", tool.get("definition")))
+
+    return add
 
 
 def _thinking(read: Read, content: Blocks, place: str, settings: Settings) -> None:
@@ -154,14 +140,14 @@ FOUND = _block(
     {"title": Text(), "source": Text(), "content": _contents("search_result", text=TEXT)},
     "citations",
 )
-REFERENCE = _block(_tool_reference, ("tool_name",), {"tool_name": Filled()})
+REFERRED = _block(_tool_reference, ("tool_name",), {"tool_name": Filled()})
 RESULT = _block(
     _tool_result,
     ("tool_use_id",),
     {
         "tool_use_id": Filled(),
         "content": _contents(
-            "tool", text=TEXT, image=IMAGE, document=DOCUMENT, search_result=FOUND, tool_reference=REFERENCE
+            "tool", text=TEXT, image=IMAGE, document=DOCUMENT, search_result=FOUND, tool_reference=REFERRED
         ),
         "is_error": Boolean(),
     },
@@ -174,6 +160,16 @@ CALL = _block(
 )
 
 SYSTEM = _contents("system", text=TEXT)
+NAMED = {REFERENCE: Form({"name": Filled()}, ("name",))}
+DEFINED = {"tool_definition": Form({"definition": Object()}, ("definition",))}
+CHANGING = _contents(
+    "system",
+    text=TEXT,
+    tool_addition=_block(_changing(ADDED), ("tool",), {"tool": Tagged("type", NAMED | DEFINED)}),
+    tool_removal=_block(_changing(REMOVED), ("tool",), {"tool": Tagged("type", NAMED)}),
+)
+CLEARED = "next_user_message"
+"""When a system message is no longer shown."""
 MESSAGE = Tagged(
     "role",
     {
@@ -188,14 +184,18 @@ MESSAGE = Tagged(
         "assistant": Form(
             {"content": _contents("assistant", text=TEXT, thinking=THINKING, redacted_thinking=REDACTED, tool_use=CALL)}
         ),
-        "system": Form({"content": SYSTEM}, ("content",)),
+        "system": Form({"content": CHANGING, "clear_at": Text((CLEARED, "never")), "output_config": None}),
     },
 )
 MESSAGES_SCHEMA: JsonSchema = Listed(MESSAGE, 1, MAX_MESSAGES).schema
 
 
-def read_conversation(payload: Payload, settings: Settings) -> tuple[Builder, bool]:
-    """What was said, and whether the answer is to go on with the last message; raises RequestError."""
+def read_conversation(payload: Payload, settings: Settings, found: FoundTools | None = None) -> tuple[Builder, bool]:
+    """What was said, and whether the answer is to go on with the last message; raises RequestError.
+
+    found: the tools; what becomes of them in the conversation is told to it.
+    """
+    found = found or FoundTools()
     given = payload.get("messages")
     if not isinstance(given, list):
         raise PayloadError.of("messages", given, "a list of messages")
@@ -209,26 +209,33 @@ def read_conversation(payload: Payload, settings: Settings) -> tuple[Builder, bo
     last, said = "", Blocks()
     for index, one in enumerate(given):
         role, read = MESSAGE.read(f"messages[{index}]", one, settings)
-        if role == "system" and not _lines(read["content"]):
+        if role == "system" and (not _lines(read.get("content", "")) or _is_cleared(read, given[index:])):
             # A turn goes on behind it.
             continue
         if role != last:
-            _say(builder, last, said)
+            _say(builder, last, said, found, settings)
             last, said = role, Blocks()
         said.extend(read.get("content", ""))
     continues = last == "assistant" and bool(said.parts or said.reasoning or said.calls)
     if continues:
         _check_beginning(said, f"messages[{len(given) - 1}].content")
     if last != "assistant" or continues:
-        _say(builder, last, said)
+        _say(builder, last, said, found, settings)
     if not any(message.role != "system" for message in builder.messages()):
         raise ParameterError("messages: expected at least one message from the role user", "messages")
     return builder, continues
 
 
-def _say(builder: Builder, role: str, said: Blocks) -> None:
+def _is_cleared(read: Read, messages: list[Any]) -> bool:
+    """Whether a system message, the first of these, was for one turn that is over."""
+    return read.get("clear_at") == CLEARED and any(
+        isinstance(one, dict) and one.get("role") == "user" for one in messages
+    )
+
+
+def _say(builder: Builder, role: str, said: Blocks, found: FoundTools, settings: Settings) -> None:
     if role == "system":
-        _say_system(builder, said)
+        _say_system(builder, found.told(said, settings))
     elif role == "assistant":
         turn = builder.answer()
         turn.say(said)
@@ -237,7 +244,7 @@ def _say(builder: Builder, role: str, said: Blocks) -> None:
             turn.call(*call)
     elif role == "user":
         for call_id, content, failed in said.results:
-            builder.result(call_id, content, failed=failed)
+            builder.result(call_id, found.told(content, settings), failed=failed)
         if said.parts or not said.results:
             builder.say(role, said)
 

@@ -26,8 +26,9 @@ from ..common.schemas import array
 from ..common.vllm_fields import row, rows
 from ..conversation.template_arguments import NONE, read_template_arguments, think
 from .blocks import read_conversation
+from .found import FoundTools
 from .reply import message_encoder
-from .tools import read_tools
+from .tools import read_offers, read_tools
 
 __all__ = ["TABLE", "conversation_of", "parse_messages", "read_fields"]
 
@@ -79,7 +80,7 @@ class NoThread:
 
 EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 """Anthropic's, and those of other APIs that templates know."""
-DISPLAY = {"display": Text(("summarized", "omitted"))}
+DISPLAY = {"display": Text(("summarized", "omitted", "updates"))}
 THINKING = Tagged(
     "type",
     {
@@ -168,8 +169,9 @@ def conversation_of(
     payload: Payload, values: Mapping[str, Any], settings: Settings
 ) -> tuple[Conversation, StructuredOutput | None, ClientFields]:
     """The prompt, what the answer must conform to, and what all is called; raises RequestError, naming the place."""
-    builder, continues = read_conversation(payload, settings)
-    tools, parallel = read_tools(payload, settings)
+    found = FoundTools(read_offers(payload, settings))
+    builder, continues = read_conversation(payload, settings, found)
+    tools, parallel = read_tools(payload, settings, found.offers, found.names)
     arguments = read_template_arguments(values["template_arguments"] or {})
     output: dict[str, Any] = values["output_config"] or {}
     kind, thinking = values["thinking"] or NOT_SAID

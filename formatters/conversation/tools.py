@@ -42,6 +42,8 @@ class Offer:
     """Where the client has the schema of its arguments."""
     custom: bool = False
     """Whether the client gave it as a custom tool."""
+    deferred: bool = False
+    """Whether the conversation describes it, if it has been found: the prompt does not list it in front."""
 
     @property
     def tool(self) -> dict[str, Any]:
@@ -77,12 +79,15 @@ class ToolUse:
     """Where the client has them, other than its dialect usually has (ClientFields.own)."""
 
 
-def use(offers: Iterable[Offer], choice: Choice, place: str, usual: str, schema: str) -> ToolUse:
+def use(
+    offers: Iterable[Offer], choice: Choice, place: str, usual: str, schema: str, found: Collection[str] = ()
+) -> ToolUse:
     """What may and must be called; raises ParameterError where a call is required and there is no tool.
 
     place: the client's name of the choice. usual, schema: where its dialect has tool [] and its arguments' schema.
+    found: of those that are deferred, those that may be called.
     """
-    every = [*offers]
+    every = [offer for offer in offers if not offer.deferred or offer.name in found or offer.name == choice.function]
     offered = every if choice.allowed is None else [offer for offer in every if offer.name in choice.allowed]
     if choice.word == "none" or not offered:
         if choice.word == "required":
@@ -94,7 +99,13 @@ def use(offers: Iterable[Offer], choice: Choice, place: str, usual: str, schema:
         if offer.place != usual.replace("[]", number) or offer.schema != schema.replace("[]", number):
             own |= {f"prompt.tools{number}": offer.place, f"prompt.tools{number}.parameters": offer.schema}
     custom = frozenset(offer.name for offer in offered if offer.custom)
-    return ToolUse(tuple(offer.tool for offer in offered), choice.word, choice.function, custom, own)
+    # Templates say how to call a tool where they list one.
+    some = any(not offer.deferred for offer in offered)
+    tools = tuple(
+        offer.tool | ({"defer_loading": True} if some and offer.deferred and offer.name in found else {})
+        for offer in offered
+    )
+    return ToolUse(tools, choice.word, choice.function, custom, own)
 
 
 def leave_out(kind: str, place: str, settings: Settings, served: str) -> None:

@@ -16,9 +16,9 @@ import pytest
 
 from ..kit.answers.events import end, feed
 from ..kit.api.dialects import parse
-from ..kit.api.engine import ChatRenderer, renderer_of, split_whole
+from ..kit.api.engine import ChatRenderer, renderer_of, split, split_whole
 from ..kit.api.options import typed_settings
-from ..kit.api.types import Conversation, Delta, Started
+from ..kit.api.types import Conversation, Delta, Started, Token
 from ..kit.models.vocabularies import vocabulary
 
 pytestmark = [pytest.mark.engine, pytest.mark.once]
@@ -111,8 +111,11 @@ def calls_of(answer: Body) -> list[str]:
     return [one.get("call_id") or one["id"] for one in blocks if one["type"] in ("tool_use", "function_call")]
 
 
+@pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize("client", CLIENTS)
-def test_a_prompt_begins_with_the_one_before_it_and_its_answer(client: str, renderer: ChatRenderer) -> None:
+def test_a_prompt_begins_with_the_one_before_it_and_its_answer(
+    client: str, renderer: ChatRenderer, *, streamed: bool
+) -> None:
     dialect, field, sends, more = CLIENTS[client]
     tokenizer: Any = renderer._core.get_tokenizer()
     history, seen = sends(None, {}), list[int]()
@@ -127,8 +130,13 @@ def test_a_prompt_begins_with_the_one_before_it_and_its_answer(client: str, rend
         written = tokenizer.encode(generated(turn), add_special_tokens=False)
         text = generated(turn).removesuffix("<|im_end|>")
         splitter = renderer.splitter(prompt, request, ids)
-        delta = split_whole(splitter, Delta(0, text, finish=end()), written)
+        if streamed:
+            tokens = tuple(Token(token, tokenizer.decode([token])) for token in written[:-1])
+            delta = split(splitter, Delta(0, text, tokens, end()), shown=True)
+        else:
+            delta = split_whole(splitter, Delta(0, text, finish=end()), written)
         answer = json.loads(feed(made.reply, Started(len(ids)), delta)[-1])
+        assert "think>" not in json.dumps(answer)
         results = {key: f"At {key} there is a tree." for key in calls_of(answer)}
         assert results
         # Clients run calls at once: the last may be done first.

@@ -14,10 +14,10 @@ from ..kit.pages import PAGES, Block, blocks_of, prose_of
 from ..kit.paths import DOCS, README, ROOT
 
 ALL_BLOCKS = [block for page in PAGES for block in blocks_of(page)]
-LANGUAGES = {"bash", "console", "dockerfile", "json", "properties", "python", ""}
+LANGUAGES = {"bash", "console", "dockerfile", "js", "json", "properties", "python", "toml", "yaml", ""}
 WITH_PYTHON = {
     "README.md": "test_docs_clients.py",
-    "agents.md": "test_openai_agents.py",
+    "agents.md": "documented.py",
     "clients.md": "test_docs_clients.py",
     "embeddings.md": "test_embeddings.py",
     "custom-code.md": "test_examples.py",
@@ -153,8 +153,9 @@ def test_tests_of_python_blocks_exist() -> None:
 
 @pytest.mark.parametrize("block", [one for one in ALL_BLOCKS if one.language == "json"], ids=str)
 def test_json_is_json(block: Block) -> None:
-    for line in block.text.splitlines():
-        json.loads(line)
+    documents = [block.text] if block.text.startswith("{\n") else block.text.splitlines()
+    for document in documents:
+        json.loads(document)
 
 
 @pytest.mark.parametrize("block", [one for one in ALL_BLOCKS if one.language == "properties"], ids=str)

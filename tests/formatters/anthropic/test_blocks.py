@@ -177,13 +177,6 @@ def test_a_document_with_an_image() -> None:
     assert names(user(PARTS)) == named(0, 1, "messages[0].content[0].source.content[1]", "source.url")
 
 
-def test_tools_that_a_search_has_found() -> None:
-    """All tools are in the prompt from its beginning."""
-    found = [{"type": "tool_reference", "tool_name": name} for name in ("look", "find")]
-    made = read(USER, assistant(USE), user({**RESULT, "content": found}))
-    assert made[-1] == {"role": "tool", "tool_call_id": "1", "content": "look\nfind"}
-
-
 def test_thinking_of_others_is_left_out() -> None:
     made = read(USER, assistant({"type": "redacted_thinking", "data": "x"}, TEXT), USER)
     assert made[1] == {"role": "assistant", "content": "a"}

@@ -91,6 +91,7 @@ OFF = {"enable_thinking": False, "thinking": False}
         (None, {}, True),
         ({"type": "enabled", "budget_tokens": 1024}, {**ON, "thinking_budget": 1024}, True),
         ({"type": "adaptive", "display": "summarized"}, ON, True),
+        ({"type": "adaptive", "display": "updates"}, ON, True),
         # Its blocks are there, without their text (reply.py).
         ({"type": "adaptive", "display": "omitted"}, ON, True),
         ({"type": "disabled"}, OFF, False),
