@@ -14,7 +14,7 @@ from ..kit.pages import PAGES, Block, blocks_of, prose_of
 from ..kit.paths import DOCS, README, ROOT
 
 ALL_BLOCKS = [block for page in PAGES for block in blocks_of(page)]
-LANGUAGES = {"bash", "console", "dockerfile", "json", "properties", "python", ""}
+LANGUAGES = {"bash", "console", "dockerfile", "json", "properties", "python", "toml", "yaml", ""}
 WITH_PYTHON = {
     "README.md": "test_docs_clients.py",
     "clients.md": "test_docs_clients.py",
