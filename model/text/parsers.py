@@ -57,7 +57,17 @@ class Reasoning:
 
     def may_begin_with(self, ids: list[int]) -> bool:
         """Whether an answer that begins with `ids` may begin with reasoning."""
-        return not self.known or self.open or ids[:1] == [self._start]
+        return not self.known or self.open or self._begins(ids)
+
+    def told(self, ids: list[int]) -> list[int] | None:
+        """What vLLM's parsers are told of the prompt of a streamed answer that begins with `ids`.
+
+        Nothing where the answer begins its own reasoning: they would find an earlier answer's, which has ended.
+        """
+        return None if self._begins(ids) and not self.open else self.ids
+
+    def _begins(self, ids: list[int]) -> bool:
+        return self.known and ids[:1] == [self._start]
 
 
 class Splitter:
@@ -82,6 +92,8 @@ class Splitter:
         self._plain = plain
         self._parser: Any = None
         self._begun = False
+        self._before: list[int] | None = None
+        """What the parser is told of the prompt."""
         self._request = request
         self._prompt = reasoning
         self._forced = forced
@@ -133,6 +145,9 @@ class Splitter:
     def _begin(self, ids: list[int]) -> None:
         self._begun = True
         self._parser = self._thinking if self._prompt.may_begin_with(ids) else self._plain
+        self._before = self._prompt.told(ids)
+        if hasattr(self._parser, "set_prompt_token_ids"):  # vLLM 0.32
+            self._parser.set_prompt_token_ids(self._prompt.ids)
 
     def _take(self, part: Part, text: str, ids: list[int], last: bool) -> None:
         if not self._begun:
@@ -142,7 +157,7 @@ class Splitter:
             self._told = True
             self._add(part, None, text, ())
             return
-        message = self._parser.parse_delta(text, ids, self._request, self._prompt.ids, finished=last)
+        message = self._parser.parse_delta(text, ids, self._request, self._before, finished=last)
         if not self._told:
             self._texts.append(text)
         if message is None:
@@ -158,7 +173,6 @@ class Splitter:
             return None, text, ()
         more: dict[str, Any] = {}
         if hasattr(parser, "set_prompt_token_ids"):  # vLLM 0.32
-            parser.set_prompt_token_ids(self._prompt.ids)
             more["model_output_token_ids"] = self._ids
         try:
             reasoning, content, calls = parser.parse(text, self._request, enable_auto_tools=True, **more)

@@ -232,3 +232,31 @@ def test_any_split_of_the_tokens_gives_the_same_message(tokenizer: Any, model_co
         assert split(chat, asked, [parts[start:end] for start, end in pairwise(ends)]) == one_by_one
 
     any_cuts()
+
+
+THOUGHT = "<think>Let me see.</think>"
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize(
+    ("prompt", "answer"),
+    [
+        ("Hi", THOUGHT + ANSWER),
+        (f"Hi {THOUGHT} It is. And now?", THOUGHT + ANSWER),
+        ("Hi <tool_call>", THOUGHT + ANSWER),
+        (f"Hi {THOUGHT} It is. And now? <think>", THOUGHT.removeprefix("<think>") + ANSWER),
+    ],
+    ids=["first", "after another's", "after a call's mark", "begun in the prompt"],
+)
+@pytest.mark.parametrize("reasoner", ["qwen3", "deepseek_r1", "glm45"])
+def test_an_answer_has_its_own_reasoning(
+    tokenizer: Any, model_config: Any, reasoner: str, prompt: str, answer: str, stream: bool
+) -> None:
+    chat = side(tokenizer, model_config, tool_call_parser="hermes", reasoning_parser=reasoner)
+    ids = tokenizer.encode(prompt, add_special_tokens=False)
+    splitter = chat.splitter(asking(), chat.request(asking()), ids)
+    said = tokens(tokenizer, answer)
+    part = (
+        splitter.feed(said, ended=True) if stream else splitter.whole(answer, [token.id for token in said], cut=False)
+    )
+    assert (part.reasoning, part.text, part.calls) == ("Let me see.", ANSWER, [])
