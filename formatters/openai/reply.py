@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
+from msgspec import UNSET
 
 from ...model.errors import LmiError
 from ...model.events import Delta, FinishReason
@@ -88,6 +89,8 @@ class ChatOptions:
     """Whether those of the answer are."""
     ids_for_text: bool = False
     """Whether log-probabilities have tokens' ids in the place of their text."""
+    completion_details: bool = True
+    """Whether the usage of a whole answer has them."""
 
 
 PLAIN = ChatOptions()
@@ -104,6 +107,11 @@ class OpenAIEncoder(Encoder):
     def usage(self) -> Usage:
         """Of all choices together."""
         return self._usage(self.generated_tokens, self.reasoning_tokens)
+
+    def whole_usage(self, *, details: bool) -> Usage:
+        """The same for an answer that is not streamed."""
+        usage = self.usage()
+        return usage if details else msgspec.structs.replace(usage, completion_tokens_details=UNSET)
 
     def _usage(self, generated: int, reasoning: int) -> Usage:
         return Usage(

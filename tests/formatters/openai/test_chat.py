@@ -12,7 +12,23 @@ import pytest
 from lmi.formatters.openai import parse
 
 from ...kit.answers.events import end, same_shape
-from ...kit.answers.openai import CHAT, DETAILS, REASONING, SETTINGS, TEXT, TOOLS, USAGE, call, chunks, reply, whole
+from ...kit.answers.openai import (
+    CHAT,
+    CHATS,
+    COMPLETIONS,
+    DETAILS,
+    INVOCATIONS,
+    PROMPT_DETAILS,
+    REASONING,
+    SETTINGS,
+    TEXT,
+    TOOLS,
+    USAGE,
+    call,
+    chunks,
+    reply,
+    whole,
+)
 from ...kit.api.errors import ContextError, GenerationError, OverloadedError
 from ...kit.api.types import CallDelta, Delta, Event, Failed, Finish, Request, Settings, Started, Token, TopToken
 
@@ -45,11 +61,11 @@ EXAMPLE_WHOLE: dict[str, Any] = {
     ],
     "service_tier": None,
     "system_fingerprint": None,
-    "usage": {"prompt_tokens": 234, "completion_tokens": 1613, "total_tokens": 1847, **DETAILS},
+    "usage": {"prompt_tokens": 234, "completion_tokens": 1613, "total_tokens": 1847, **PROMPT_DETAILS},
     "prompt_logprobs": None,
     "kv_transfer_params": None,
 }
-"""The completions document, Chat Completion, Example (texts cut), with the streaming document's usage details."""
+"""The completions document, Chat Completion, Example (texts cut), with the streaming document's details."""
 
 
 CUSTOM: list[Any] = [{"type": "custom", "custom": {"name": "patch"}}, *TOOLS]
@@ -229,6 +245,15 @@ def test_example_usage_chunk() -> None:
             "completion_tokens_details": DETAILS["completion_tokens_details"] | {"reasoning_tokens": 3},
         },
     }
+
+
+@pytest.mark.parametrize(("own", "chat"), [(CHATS, True), (COMPLETIONS, False)])
+def test_usage_of_a_whole_answer_on_invocations_is_the_documents(own: str, chat: bool) -> None:
+    """docs/decisions.md: Usage"""
+    for path, details in ((own, DETAILS), (INVOCATIONS, PROMPT_DETAILS)):
+        answer = reply(path=path) if chat else call(path).reply
+        usage = whole(answer, Started(9), Delta(0, "a", (), end(count=12)))["usage"]
+        assert usage == {"prompt_tokens": 9, "completion_tokens": 12, "total_tokens": 21, **details}
 
 
 def test_example_error_in_a_stream() -> None:
