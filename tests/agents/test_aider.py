@@ -80,7 +80,9 @@ def test_several_files_at_once_and_a_commit(served: Served, tmp_path: Path) -> N
         {"one-line Git commit messages": thinking("Short.", "feat: Count to two")},
     )
     aider.run(f"Count. {mark}", "--edit-format", "whole", *files, git=True)
-    assert {name: (aider.work / name).read_text() for name in files} == {name: f"{text}\n" for name, text in files.items()}
+    assert {name: (aider.work / name).read_text() for name in files} == {
+        name: f"{text}\n" for name, text in files.items()
+    }
     log = subprocess.run(["git", "log", "--format=%s"], cwd=aider.work, check=True, capture_output=True, text=True)
     assert log.stdout.splitlines()[0] == "feat: Count to two"
     _, commit = served.stage.heard("aider-whole")
