@@ -26,6 +26,7 @@ from .response_store import ResponseStore
 from .sessions import Session
 
 __all__ = [
+    "INVOCATIONS",
     "JSON",
     "JSON_LINES",
     "SSE",
@@ -52,6 +53,9 @@ __all__ = [
 JSON = "application/json"
 JSON_LINES = "application/jsonlines"
 SSE = "text/event-stream"
+
+INVOCATIONS = "/invocations"
+"""The path of every dialect, and the only one of SageMaker's runtime API."""
 
 Payload = dict[str, Any]
 """A request's body, decoded."""
@@ -86,7 +90,7 @@ class Request:
     attributes: Mapping[str, str] = field(default_factory=dict[str, str])
     """Headers, and the pairs of X-Amzn-SageMaker-Custom-Attributes, by name and by lower-case name: behind DJL Serving
     one cannot be told from the other."""
-    path: str = "/invocations"
+    path: str = INVOCATIONS
     method: str = "POST"
     request_id: str = ""
     session: Session | None = None

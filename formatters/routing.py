@@ -16,7 +16,7 @@ from dataclasses import replace
 from urllib.parse import parse_qsl, unquote
 
 from ..model.errors import NotFoundError, PayloadError, RequestError
-from .base import Dialect, Request, Response, Route, encode
+from .base import INVOCATIONS, Dialect, Request, Response, Route, encode
 from .table import DIALECTS
 
 __all__ = ["INVOCATIONS", "ROUTE", "Found", "misrouted", "route_of", "routed", "well_routed"]
@@ -25,8 +25,6 @@ Found = tuple[Dialect, Route]
 
 ROUTE = "route"
 """The attribute, in lower case."""
-INVOCATIONS = "/invocations"
-"""The path of every dialect."""
 
 
 def route_of(request: Request, user_dialects: Sequence[Dialect] = ()) -> Found | None:

@@ -51,7 +51,7 @@ class Usage(msgspec.Struct, frozen=True):
     completion_tokens: int
     total_tokens: int
     prompt_tokens_details: PromptDetails
-    completion_tokens_details: CompletionDetails | UnsetType
+    completion_tokens_details: CompletionDetails | UnsetType = UNSET
 
 
 class TopLogprob(msgspec.Struct, frozen=True):

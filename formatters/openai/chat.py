@@ -16,7 +16,7 @@ from ...model.conversation import Text as TextPart
 from ...model.errors import ParameterError, PayloadError, UnsupportedError
 from ...model.generation import Conversation, Generation, Sampling
 from ...model.options import Settings
-from ..base import ParsedRequest, Payload, Request
+from ..base import INVOCATIONS, ParsedRequest, Payload, Request
 from ..client_fields import ClientFields, Paths
 from ..common.fields import paths_of
 from ..common.forms import Tagged
@@ -92,6 +92,7 @@ def read_chat(
         token_ids=values.get("return_token_ids", False) and not _hides_reasoning(conversation, settings),
         ids_for_text=values.get("return_tokens_as_token_ids", False),
         echo=_echo(conversation, sampling.n, settings) if values.get("echo") else "",
+        completion_details=request.path != INVOCATIONS,
     )
     generation = Generation(
         request_id=request.request_id,

@@ -99,7 +99,7 @@ class WholeChat(OpenAIEncoder):
             created=identity.created,
             model=identity.model,
             choices=[self._choice(index, self.choices[index]) for index in sorted(self.choices)],
-            usage=self.whole_usage(),
+            usage=self.whole_usage(details=self.shape.completion_details),
             prompt_logprobs=prompt_logprobs(self.started.get(0)) if self.shape.prompt_logprobs else None,
             prompt_token_ids=self.prompt_ids() if self.shape.prompt_ids else UNSET,
             kv_transfer_params=self.kv_transfer_params(),

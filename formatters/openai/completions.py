@@ -13,7 +13,7 @@ from typing import Any
 from ...model.errors import ParameterError, PayloadError
 from ...model.generation import Generation, Sampling
 from ...model.options import Settings
-from ..base import ParsedRequest, Payload, Request
+from ..base import INVOCATIONS, ParsedRequest, Payload, Request
 from ..client_fields import ClientFields, Paths, prompt_names
 from ..common.fields import paths_of
 from ..common.guides import read_guide
@@ -77,6 +77,7 @@ def parse(payload: Payload, request: Request, settings: Settings) -> ParsedReque
         continuous_usage=continuous_usage,
         token_ids=values.get("return_token_ids", False),
         ids_for_text=values.get("return_tokens_as_token_ids", False),
+        completion_details=request.path != INVOCATIONS,
     )
     generations = tuple(
         Generation(

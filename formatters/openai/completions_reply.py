@@ -42,6 +42,8 @@ class TextOptions:
     """Whether the token ids of prompts and answers are shown."""
     ids_for_text: bool = False
     """Whether log-probabilities have tokens' ids in the place of their text."""
+    completion_details: bool = True
+    """Whether the usage of a whole answer has them."""
 
 
 def text_encoder(model: str, shape: TextOptions, *, streams: bool) -> OpenAIEncoder:
@@ -139,7 +141,7 @@ class WholeText(OpenAIEncoder):
             created=identity.created,
             model=identity.model,
             choices=[self._choice(index, self.choices[index]) for index in sorted(self.choices)],
-            usage=self.whole_usage(),
+            usage=self.whole_usage(details=self.shape.completion_details),
             kv_transfer_params=self.kv_transfer_params(),
         )
         return [encode(body)]

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
+from msgspec import UNSET
 
 from ...model.errors import LmiError
 from ...model.events import Delta, FinishReason
@@ -90,6 +91,8 @@ class ChatOptions:
     """Whether log-probabilities have tokens' ids in the place of their text."""
     echo: str = ""
     """What each choice's content begins with."""
+    completion_details: bool = True
+    """Whether the usage of a whole answer has them."""
 
 
 PLAIN = ChatOptions()
@@ -107,12 +110,10 @@ class OpenAIEncoder(Encoder):
         """Of all choices together."""
         return self._usage(self.generated_tokens, self.reasoning_tokens)
 
-    def whole_usage(self) -> Usage:
-        """The same in a whole answer, which has the completion's details where there are any."""
+    def whole_usage(self, *, details: bool) -> Usage:
+        """The same for an answer that is not streamed."""
         usage = self.usage()
-        return (
-            usage if self.reasoning_tokens else msgspec.structs.replace(usage, completion_tokens_details=msgspec.UNSET)
-        )
+        return usage if details else msgspec.structs.replace(usage, completion_tokens_details=UNSET)
 
     def _usage(self, generated: int, reasoning: int) -> Usage:
         return Usage(

@@ -14,7 +14,10 @@ from lmi.formatters.openai import parse
 from ...kit.answers.events import end, same_shape
 from ...kit.answers.openai import (
     CHAT,
+    CHATS,
+    COMPLETIONS,
     DETAILS,
+    INVOCATIONS,
     PROMPT_DETAILS,
     REASONING,
     SETTINGS,
@@ -62,7 +65,7 @@ EXAMPLE_WHOLE: dict[str, Any] = {
     "prompt_logprobs": None,
     "kv_transfer_params": None,
 }
-"""The completions document, Chat Completion, Example (texts cut), with the streaming document's prompt details."""
+"""The completions document, Chat Completion, Example (texts cut), with the streaming document's details."""
 
 
 CUSTOM: list[Any] = [{"type": "custom", "custom": {"name": "patch"}}, *TOOLS]
@@ -242,6 +245,15 @@ def test_example_usage_chunk() -> None:
             "completion_tokens_details": DETAILS["completion_tokens_details"] | {"reasoning_tokens": 3},
         },
     }
+
+
+@pytest.mark.parametrize(("own", "chat"), [(CHATS, True), (COMPLETIONS, False)])
+def test_usage_of_a_whole_answer_on_invocations_is_the_documents(own: str, chat: bool) -> None:
+    """docs/decisions.md: Usage"""
+    for path, details in ((own, DETAILS), (INVOCATIONS, PROMPT_DETAILS)):
+        answer = reply(path=path) if chat else call(path).reply
+        usage = whole(answer, Started(9), Delta(0, "a", (), end(count=12)))["usage"]
+        assert usage == {"prompt_tokens": 9, "completion_tokens": 12, "total_tokens": 21, **details}
 
 
 def test_example_error_in_a_stream() -> None:
@@ -491,17 +503,6 @@ def test_usage_in_each_chunk_has_all_that_is_told_so_far() -> None:
     assert [one["prompt_tokens_details"]["cached_tokens"] for one in told] == [4, 4]
     assert [one["completion_tokens_details"]["reasoning_tokens"] for one in told] == [3, 3]
     assert [(one["completion_tokens"], one["total_tokens"]) for one in told] == [(5, 12), (7, 14)]
-
-
-@pytest.mark.parametrize("asked", [CHAT, TEXT], ids=["chat", "text"])
-@pytest.mark.parametrize("reasoning", [0, 3])
-def test_a_whole_answer_has_details_of_the_completion_where_there_are_any(asked: Any, reasoning: int) -> None:
-    """As in the completions document: some clients of endpoints know its four fields alone (strands-agents,
-    models/sagemaker.py, UsageMetadata).
-    """
-    usage = whole(call(**asked).reply, Delta(0, "a", (), end(count=5, reasoning_tokens=reasoning)))["usage"]
-    fields = ["prompt_tokens", "completion_tokens", "total_tokens", "prompt_tokens_details"]
-    assert [*usage] == [*fields, *(["completion_tokens_details"] if reasoning else [])]
 
 
 def test_usage_in_each_chunk_goes_with_include_usage_alone() -> None:

@@ -12,7 +12,7 @@ import pytest
 from lmi.formatters.openai import parse
 
 from ...kit.answers.events import Told, end, feed
-from ...kit.answers.openai import DETAILS, DONE, PROMPT_DETAILS, SETTINGS, USAGE, call, chunks, whole
+from ...kit.answers.openai import COMPLETIONS, DETAILS, DONE, PROMPT_DETAILS, SETTINGS, USAGE, call, chunks, whole
 from ...kit.api.errors import ContextError, GenerationError, LmiError, ParameterError, PayloadError, UnsupportedError
 from ...kit.api.types import JSON, Delta, Failed, Request, Started
 
@@ -129,12 +129,8 @@ def _example(choices: list[str], usage: tuple[int, int]) -> dict[str, Any]:
         ],
         "service_tier": None,
         "system_fingerprint": None,
-        "usage": {
-            "prompt_tokens": usage[0],
-            "completion_tokens": usage[1],
-            "total_tokens": sum(usage),
-            **PROMPT_DETAILS,
-        },
+        "usage": {"prompt_tokens": usage[0], "completion_tokens": usage[1], "total_tokens": sum(usage)}
+        | PROMPT_DETAILS,
         "kv_transfer_params": None,
     }
 
@@ -193,7 +189,7 @@ def test_several_prompts_are_interleaved() -> None:
         (1, Delta(1, "D", (), end(count=3))),
     ]
     asked = {"prompt": ["x", "y"], "n": 2}
-    body = whole(call(**asked).reply, *events)
+    body = whole(call(COMPLETIONS, **asked).reply, *events)
     assert [(choice["index"], choice["text"], choice["finish_reason"]) for choice in body["choices"]] == [
         (0, "a", "length"),
         (1, "b", "stop"),

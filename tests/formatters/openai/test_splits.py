@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ...kit.answers.events import Told, end, join_calls
-from ...kit.answers.openai import DETAILS, REASONING, TOOLS, USAGE, call, chunks, reply, whole
+from ...kit.answers.openai import CHATS, COMPLETIONS, DETAILS, REASONING, TOOLS, USAGE, call, chunks, reply, whole
 from ...kit.api.types import CallDelta, Delta, Event, FinishReason, Started, Token, TopToken
 
 # --- Chat ---
@@ -87,7 +87,7 @@ def test_any_split_gives_the_same_answer(
             groups.append([])
     events: list[Event] = [Started(7, 2), *(_merged(group) for group in groups if group)]
     asked = {"logprobs": True, "top_logprobs": 1, "tools": TOOLS}
-    body = whole(reply(REASONING, **asked), *events)
+    body = whole(reply(REASONING, CHATS, **asked), *events)
     assert body["choices"] == whole(reply(REASONING, **asked), Started(7, 2), _merged(steps))["choices"]
     message, entries, word, usage = _assembled(chunks(reply(REASONING, **asked, stream=True, **USAGE), *events))
     (choice,) = body["choices"]
@@ -184,7 +184,7 @@ def test_any_split_gives_the_same_completions(sequences: list[list[str]], cuts: 
         finish = end("length", len(tokens))
         events.append((prompt, Delta(0, "".join(one.text for one in held), tuple(held), finish)))
         merged.append((prompt, Delta(0, "".join(texts), tuple(tokens), finish)))
-    body = whole(call(**asked).reply, *merged)
+    body = whole(call(COMPLETIONS, **asked).reply, *merged)
     assert body["choices"] == whole(call(**asked).reply, *events)["choices"]
     made = chunks(call(**asked, stream=True, **USAGE).reply, *events)
     assert made[-1]["usage"] == {**DETAILS, **body["usage"]}

@@ -41,16 +41,19 @@ DETAILS = {
     },
 }
 """The streaming document, Final Chunk with Usage (docs/decisions.md: Usage)."""
+PROMPT_DETAILS = {"prompt_tokens_details": DETAILS["prompt_tokens_details"]}
+"""Those of an answer on /invocations that is not streamed."""
+INVOCATIONS, CHATS, COMPLETIONS = "/invocations", "/v1/chat/completions", "/v1/completions"
 
 
-def reply(settings: Settings = SETTINGS, **fields: Any) -> ResponseEncoder:
+def reply(settings: Settings = SETTINGS, path: str = INVOCATIONS, **fields: Any) -> ResponseEncoder:
     """The reply to a chat request."""
-    return parse({**CHAT, **fields}, Request(b""), settings).reply
+    return parse({**CHAT, **fields}, Request(b"", path=path), settings).reply
 
 
-def call(**fields: Any) -> ParsedRequest:
+def call(path: str = INVOCATIONS, **fields: Any) -> ParsedRequest:
     """What a text completion request asks for."""
-    return parse({**TEXT, **fields}, Request(b"", request_id="7"), SETTINGS)
+    return parse({**TEXT, **fields}, Request(b"", request_id="7", path=path), SETTINGS)
 
 
 def whole(answer: ResponseEncoder, *events: Told) -> Any:

@@ -42,6 +42,7 @@ class SaidEngine:
         per_step: int = 1,
         whole: bool = True,
         headers: Mapping[str, str] = MappingProxyType({}),
+        path: str = "/invocations",
     ) -> list[bytes]:
         """The records that a request is answered with, where the model writes these tokens, so many a step.
 
@@ -50,7 +51,7 @@ class SaidEngine:
         core = self._core
         core.per_step, core.stops = per_step, whole
         core.tokens = [*answer, self.tokenizer.eos_token_id] if whole else [*answer]
-        parsed = parse(dialect, dict(body), self.settings, headers=headers)
+        parsed = parse(dialect, dict(body), self.settings, headers=headers, path=path)
         records: list[bytes] = []
         for prompt, generation in enumerate(parsed.generations):
             number = next(NUMBERS)

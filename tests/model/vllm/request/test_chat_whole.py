@@ -11,6 +11,7 @@ import pytest
 
 from ....kit.answers.calls import CALLING, Answered
 from ....kit.answers.events import JoinedCall
+from ....kit.answers.openai import CHATS
 from ....kit.engines.said import SaidEngine
 
 pytestmark = pytest.mark.engine
@@ -269,7 +270,7 @@ def test_all_else_of_a_whole_answer_is_as_without_parsers(thinking: SaidEngine) 
     """Several answers, their log-probabilities, the tokens that are reasoning."""
     ids = thinking.ids("<think>Let me see.</think>It is " + FAMILIES["hermes"]([LOOK]))
     body = {**BODY, "n": 3, "logprobs": True, "top_logprobs": 0}
-    (answer,) = [json.loads(record) for record in thinking.ask("openai", body, ids)]
+    (answer,) = [json.loads(record) for record in thinking.ask("openai", body, ids, path=CHATS)]
     inner = len(thinking.ids("Let me see."))
     assert answer["usage"]["completion_tokens"] == 3 * (len(ids) + 1)
     assert answer["usage"]["completion_tokens_details"]["reasoning_tokens"] == 3 * inner
@@ -288,7 +289,7 @@ def test_all_else_of_a_whole_answer_is_as_without_parsers(thinking: SaidEngine) 
 @pytest.mark.parametrize("per_step", [1, 4])
 def test_a_stop_string_ends_a_whole_answer(thinking: SaidEngine, per_step: int) -> None:
     ids = thinking.ids("<think>Let me see.</think>It is here, I think.")
-    (record,) = thinking.ask("openai", {**BODY, "stop": [", I"]}, ids, per_step=per_step)
+    (record,) = thinking.ask("openai", {**BODY, "stop": [", I"]}, ids, per_step=per_step, path=CHATS)
     (choice,) = json.loads(record)["choices"]
     assert (choice["message"]["reasoning"], choice["message"]["content"]) == ("Let me see.", "It is here")
     assert (choice["finish_reason"], choice["stop_reason"]) == ("stop", ", I")
