@@ -11,7 +11,6 @@ from ..kit.agents import model
 from ..kit.hosts.host import Server, with_played
 from ..kit.played.scripts import Stage
 
-
 START_S = 600.0
 """A start takes a minute, on a machine that others keep busy five."""
 
