@@ -11,6 +11,9 @@ from ..kit.agents import model
 from ..kit.hosts.host import Server, with_played
 from ..kit.played.scripts import Stage
 
+START_S = 600.0
+"""A start takes a minute, on a machine that others keep busy five."""
+
 
 @dataclass(frozen=True)
 class Served:
@@ -28,6 +31,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         model.build(folder / "model"),
         folder / "log",
         environment=with_played(folder),
+        timeout=START_S,
     )
     yield Served(server.url, Stage(folder))
     server.stop()
