@@ -90,8 +90,8 @@ def runner(request: pytest.FixtureRequest, served: Served, tmp_path_factory: pyt
         for name, (turns, asked) in LOOPS.items()
     }
     picture = base64.b64encode(png(64, 64)).decode()
-    given = [file, json.dumps(loops), picture, sys.executable, SCRIPTS / "notes_mcp.py"]
-    program: list[Any] = (
+    given: list[str | Path] = [file, json.dumps(loops), picture, sys.executable, SCRIPTS / "notes_mcp.py"]
+    program: list[str | Path] = (
         [python_of("agents"), SCRIPTS / "anthropic_runner.py"]
         if language == "python"
         else ["node", SCRIPTS / "anthropic_runner.mjs", node_modules()]
