@@ -9,23 +9,21 @@ from __future__ import annotations
 
 import json
 import shutil
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ..kit.agents.documented import example
 from ..kit.agents.model import CONTEXT
-from ..kit.agents.programs import node_modules, run
+from ..kit.agents.programs import mcp_server, node_modules, run
 from ..kit.models.pictures import png
+from ..kit.paths import AGENT_SCRIPTS
 from ..kit.played.scripts import call, thinking
 from .conftest import Served
 
-SCRIPTS = Path(__file__).with_name("scripts")
 PICTURE = "<|vision_start|>"
 A, B = call("read_file", path="a.txt"), call("read_file", path="b.txt")
 
@@ -122,11 +120,12 @@ def seen(
     folder = tmp_path_factory.mktemp("sdk")
     (folder / "node_modules").symlink_to(node_modules())
     (folder / "models.mjs").write_text(example("AI SDK", "js", served.url))
-    shutil.copy(SCRIPTS / "ai_sdk.mjs", folder)
+    shutil.copy(AGENT_SCRIPTS / "ai_sdk.mjs", folder)
     for file, text in {"a.txt": "42\n", "b.txt": "43\n", "big.txt": "more " * CONTEXT}.items():
         (folder / file).write_text(text)
     (folder / "picture.png").write_bytes(png(56, 56))
-    server = {"command": sys.executable, "args": [str(SCRIPTS / "weather_stdio.py"), "picture.png"]}
+    command, *args = mcp_server("weather", "photo")
+    server = {"command": command, "args": args}
     (folder / "mcp.json").write_text(json.dumps(server))
     loops = {**LOOPS, FULL: Loop([call("read_file", path="big.txt")])}
     asked = [

@@ -9,7 +9,6 @@ from __future__ import annotations
 import base64
 import itertools
 import json
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,12 +17,11 @@ from typing import Any
 import pytest
 
 from ..kit.agents.documented import example
-from ..kit.agents.programs import node_modules, python_of, run
+from ..kit.agents.programs import mcp_server, node_modules, python_of, run
 from ..kit.models.pictures import png
+from ..kit.paths import AGENT_SCRIPTS
 from ..kit.played.scripts import Heard, Stage, call, thinking
 from .conftest import Served
-
-SCRIPTS = Path(__file__).with_name("scripts")
 
 SEVERAL = "\n".join([call("read", file="b"), call("fail"), call("look"), call("none")])
 TOOLS = [
@@ -90,11 +88,11 @@ def runner(request: pytest.FixtureRequest, served: Served, tmp_path_factory: pyt
         for name, (turns, asked) in LOOPS.items()
     }
     picture = base64.b64encode(png(64, 64)).decode()
-    given: list[str | Path] = [file, json.dumps(loops), picture, sys.executable, SCRIPTS / "notes_mcp.py"]
+    given: list[str | Path] = [file, json.dumps(loops), picture, *mcp_server("read_note", "see_note")]
     program: list[str | Path] = (
-        [python_of("agents"), SCRIPTS / "anthropic_runner.py"]
+        [python_of("agents"), AGENT_SCRIPTS / "anthropic_runner.py"]
         if language == "python"
-        else ["node", SCRIPTS / "anthropic_runner.mjs", node_modules()]
+        else ["node", AGENT_SCRIPTS / "anthropic_runner.mjs", node_modules()]
     )
     return Runner(language, served.stage, json.loads(run([*program, *given], folder / "home").well().out))
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,13 +11,12 @@ from typing import Any
 import pytest
 
 from ..kit.agents.documented import example
-from ..kit.agents.programs import node_modules, run
+from ..kit.agents.programs import mcp_server, node_modules, run
 from ..kit.models.pictures import png
 from ..kit.played.scripts import Heard, call, thinking
 from .conftest import Served
 
 BINARY = "@anthropic-ai/claude-code-linux-x64/claude"
-NOTES = Path(__file__).with_name("scripts") / "notes_mcp.py"
 SUMMARY = "CRITICAL: Respond with TEXT ONLY"
 """By this its request for a summary is known."""
 
@@ -105,7 +103,8 @@ def test_several_calls_at_once_with_an_image_and_errors(served: Served, claude: 
 
 
 def test_tools_of_an_mcp_server_that_a_search_finds(served: Served, claude: Claude) -> None:
-    server = {"command": sys.executable, "args": [str(NOTES)]}
+    command, *args = mcp_server("read_note", "see_note")
+    server = {"command": command, "args": args}
     (claude.home / "mcp.json").write_text(json.dumps({"mcpServers": {"notes": server}}))
     turns = [
         thinking("A search.", call("ToolSearch", query="select:mcp__notes__read_note,mcp__notes__see_note")),

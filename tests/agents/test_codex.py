@@ -6,7 +6,6 @@ It always streams. That a turn begins anew drops earlier reasoning is Qwen3's te
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -17,13 +16,12 @@ import pytest
 
 from ..kit.agents.documented import example
 from ..kit.agents.model import EDGE
-from ..kit.agents.programs import Ran, node_modules, run
+from ..kit.agents.programs import Ran, mcp_server, node_modules, run
 from ..kit.models.pictures import png
 from ..kit.played.scripts import Heard, call, thinking
 from .conftest import Served
 
 BINARY = "@openai/codex-linux-x64/vendor/x86_64-unknown-linux-musl/bin/codex"
-MCP = Path(__file__).parent / "scripts" / "mcp_tools.py"
 OPTIONS = ("--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox")
 """It asks nobody before it runs a command."""
 PICTURE = "<|vision_start|>" + 4 * "<|image_pad|>" + "<|vision_end|>"
@@ -144,8 +142,10 @@ def test_reasoning_is_shown(served: Served, tmp_path: Path) -> None:
 
 def test_servers_of_mcp(served: Served, tmp_path: Path) -> None:
     """Two of them are namespaces; tools of the same name in both, beside one of Codex's own, are called at once."""
-    servers = {name: [str(MCP), name] for name in ("one", "two")}
-    tables = [f"[mcp_servers.{name}]\ncommand = {sys.executable!r}\nargs = {args}\n" for name, args in servers.items()]
+    tables = []
+    for name in ("one", "two"):
+        command, *args = mcp_server("--says", name, "add", "fail", "show")
+        tables.append(f"[mcp_servers.{name}]\ncommand = {command!r}\nargs = {args}\n")
     codex = Codex(tmp_path, served, "\n".join(tables))
     adds = [call("mcp__one__add", a=1, b=2), call("mcp__two__add", a=3, b=4), shell("echo hi")]
     broken = [call("mcp__two__fail"), call("mcp__one__show")]

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import random
-import sys
 from collections.abc import Mapping
 from itertools import pairwise
 from pathlib import Path
@@ -16,13 +15,12 @@ from typing import Any
 import pytest
 
 from ..kit.agents.documented import example
-from ..kit.agents.programs import Ran, node_modules, run
+from ..kit.agents.programs import Ran, mcp_server, node_modules, run
 from ..kit.models.pictures import png
 from ..kit.played.scripts import Heard, call, thinking
 from .conftest import Served
 
-SERVER = Path(__file__).with_name("scripts") / "weather_stdio.py"
-OFFLINE = dict.fromkeys(
+OFFLINE: Mapping[str, str] = dict.fromkeys(
     ("OPENCODE_DISABLE_MODELS_FETCH", "OPENCODE_DISABLE_AUTOUPDATE", "OPENCODE_DISABLE_LSP_DOWNLOAD"), "1"
 )
 TITLE = "You are a title generator."
@@ -41,7 +39,7 @@ class Opencode:
         (self.work / "a.txt").write_text("42\n")
         (self.work / "b.txt").write_text("43\n")
         (self.work / "picture.png").write_bytes(png(56, 56))
-        server = {"type": "local", "command": [sys.executable, str(SERVER), str(self.work / "picture.png")]}
+        server = {"type": "local", "command": mcp_server("weather", "photo")}
         configuration = json.loads(example("opencode", "json", served.url))
         (configured / "opencode.json").write_text(json.dumps({**configuration, "mcp": {"city": server}}))
 

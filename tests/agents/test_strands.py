@@ -18,14 +18,13 @@ import pytest
 
 from ..kit.agents.documented import example
 from ..kit.agents.model import CONTEXT
-from ..kit.agents.programs import python_of, run
+from ..kit.agents.programs import mcp_server, python_of, run
 from ..kit.clients.bridge import Bridge, serving
 from ..kit.models.pictures import png
-from ..kit.paths import TESTS
+from ..kit.paths import AGENT_SCRIPTS
 from ..kit.played.scripts import Stage, call, thinking
 from .conftest import Served
 
-SCRIPTS = TESTS / "agents" / "scripts"
 PROVIDERS = {"sagemaker": 1, "openai": 2, "anthropic": 3}
 """Which of the page's examples makes the model."""
 AWS = {
@@ -54,7 +53,7 @@ class Strands:
         with self._endpoint() as variables:
             model = example("Strands", "python", self.served.url, PROVIDERS[self.provider])
             words = json.dumps({"model": model, "asked": asked, **told})
-            script = SCRIPTS / "strands_agent.py"
+            script = AGENT_SCRIPTS / "strands_agent.py"
             ran = run([python_of("agents-older"), script, words], self.folder, variables).well()
         summary: dict[str, Any] = json.loads(ran.out.splitlines()[-1])
         return summary
@@ -87,18 +86,18 @@ def test_tools(served: Served, tmp_path: Path, provider: str, stream: bool) -> N
     calls = [
         call("read", path="a.txt"),
         "\n".join(call("read", path=path) for path in ("b.txt", "c.txt")),
-        call("double", number=22),
+        call("add", a=21, b=22),
     ]
-    turns = [*map(thinking, ("One.", "Two.", "Three."), calls), thinking("Four.", "41, 42, 44.")]
+    turns = [*map(thinking, ("One.", "Two.", "Three."), calls), thinking("Four.", "41, 42, 43.")]
     mark = strands.stage.script(name, turns)
-    ran = strands.run(f"Which numbers? {mark}", stream=stream, mcp=str(SCRIPTS / "strands_mcp_server.py"))
-    assert ran["answers"] == ["41, 42, 44."]
+    ran = strands.run(f"Which numbers? {mark}", stream=stream, mcp=mcp_server("add"))
+    assert ran["answers"] == ["41, 42, 43."]
     assert ran["thought"] == ["One.", "Two.", "Three.", "Four."]
     assert [status for status, _ in ran["results"]] == ["success", "success", "error", "success"]
     heard = strands.stage.heard(name)
     assert "41" in heard[1].last
     assert heard[2].last.index("42") < heard[2].last.index("No such file")
-    assert "44" in heard[3].last
+    assert "43" in heard[3].last
     for before, after, said in zip(heard, heard[1:], calls, strict=False):
         assert after.prompt.startswith(before.prompt + (before.said if provider == "anthropic" else said))
 

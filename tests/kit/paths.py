@@ -7,6 +7,7 @@ from pathlib import Path
 
 __all__ = [
     "ACTED",
+    "AGENT_SCRIPTS",
     "CACHE",
     "CLIENT_SCRIPTS",
     "DOCS",
@@ -27,6 +28,8 @@ CACHE = ROOT / ".cache"
 README = ROOT / "README.md"
 DOCS = ROOT / "docs"
 """The pages for readers; README links to them."""
+AGENT_SCRIPTS = TESTS / "agents" / "scripts"
+"""Scripts that drive other people's agents."""
 CLIENT_SCRIPTS = TESTS / "clients" / "scripts"
 """Scripts that drive other people's clients."""
 ENGINE_FAULTS = TESTS / "kit" / "faults" / "engine"

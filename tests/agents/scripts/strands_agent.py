@@ -6,7 +6,7 @@ It is told
     asked      what it is asked, one after the other: texts, or lists of content blocks, where an image is {"png": path}
     manager    "sliding", "summarizing" or nothing
     session    the name of a conversation that is kept, or nothing
-    mcp        the script of a server of MCP, or nothing
+    mcp        the command of an MCP server, or nothing
 and prints, as JSON
     answers    what the agent said to each; where it raised an error, the error's type and text
     thought    the words of the reasoning that it showed
@@ -79,8 +79,9 @@ async def main() -> None:
         (model.payload_config if hasattr(model, "payload_config") else model.config)["stream"] = False
     thought: list[str] = []
     tools: list[Any] = [read, look]
-    if script := told.get("mcp"):
-        tools.append(MCPClient(lambda: stdio_client(StdioServerParameters(command=sys.executable, args=[script]))))
+    if told.get("mcp"):
+        command, *arguments = told["mcp"]
+        tools.append(MCPClient(lambda: stdio_client(StdioServerParameters(command=command, args=arguments))))
     agent = Agent(
         model=model,
         tools=tools,

@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-WEATHER = [sys.executable, str(Path(__file__).with_name("weather_mcp.py"))]
+WEATHER = [sys.executable, str(Path(__file__).with_name("mcp_server.py")), "weather"]
 """The command of an MCP server."""
 SYSTEM = "You look after files."
 

@@ -11,7 +11,7 @@ from ...kit.clients.types import unknown_fields
 
 pytestmark = [pytest.mark.engine, pytest.mark.once]
 
-FORMS = {
+FORMS: dict[str, Any] = {
     "TextBlockParam": blocks.TEXT,
     "ImageBlockParam": blocks.IMAGE,
     "DocumentBlockParam": blocks.DOCUMENT,
@@ -20,7 +20,7 @@ FORMS = {
     "RedactedThinkingBlockParam": blocks.REDACTED,
     "ToolUseBlockParam": blocks.CALL,
     "ToolResultBlockParam": blocks.RESULT,
-    "ToolReferenceBlockParam": blocks.REFERENCE,
+    "ToolReferenceBlockParam": blocks.REFERRED,
     "ToolParam": CUSTOM,
 }
 

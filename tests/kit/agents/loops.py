@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..paths import TESTS
+from ..paths import AGENT_SCRIPTS
 from ..played.scripts import Heard, Stage, call, thinking
 from .programs import python_of, run
 
@@ -80,8 +80,8 @@ LOOPS = {
         "How is the weather?",
         [call("weather", city="Bern"), "It snows."],
         "It snows.",
-        given=["Snow in Bern."],
-        results=["Snow in Bern."],
+        given=["It snows in Bern."],
+        results=["It snows in Bern."],
     ),
     "full": Loop("Read it all.", [call("flood"), "Never said."], ""),
     "again": Loop(
@@ -165,7 +165,7 @@ def play(
             f"{one.asks} {stage.script(f'{name}-{part}', one.turns, one.beside)}" for part, one in both.items()
         ]
     ran = run(
-        [python_of(environment), TESTS / "agents" / "scripts" / script, json.dumps(asked)],
+        [python_of(environment), AGENT_SCRIPTS / script, json.dumps(asked)],
         folder / "home",
         {"PYTHONPATH": str(folder), **variables},
         within=folder,

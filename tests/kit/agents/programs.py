@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,9 +17,9 @@ from pathlib import Path
 import pytest
 
 from ..packages import installed
-from ..paths import REQUIRED, ROOT
+from ..paths import AGENT_SCRIPTS, REQUIRED, ROOT
 
-__all__ = ["Ran", "node_modules", "python_of", "run"]
+__all__ = ["Ran", "mcp_server", "node_modules", "python_of", "run"]
 
 TIMEOUT_S = 240.0
 NOWHERE = "http://127.0.0.1:9"
@@ -85,6 +86,11 @@ def node_modules() -> Path:
     if shutil.which("node") is None:
         _missing("node is not on PATH")
     return installed("agents", "agents")
+
+
+def mcp_server(*arguments: str) -> list[str]:
+    """The command of an MCP server with these of its tools (tests/agents/scripts/mcp_server.py)."""
+    return [sys.executable, str(AGENT_SCRIPTS / "mcp_server.py"), *arguments]
 
 
 def python_of(environment: str) -> Path:
