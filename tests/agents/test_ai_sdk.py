@@ -43,6 +43,8 @@ class Loop:
     """Whether the user shows a picture."""
     whole: bool = False
     after: str = ""
+    formed: Mapping[str, str] | None = None
+    """What the user gets of an answer that he wants by a schema."""
 
     @property
     def answer(self) -> str:
@@ -76,6 +78,13 @@ LOOPS = {
         given=["<tool_response>", "ENOENT", "<tool_response>", "42"],
     ),
     "picture": Loop([thinking("Colors.", "Red.")], thoughts=["Colors."], given=[PICTURE], pictured=True),
+    "formed": Loop(
+        [thinking("Colors.", '{"color": "red"}')],
+        thoughts=["Colors."],
+        given=[PICTURE],
+        pictured=True,
+        formed={"color": "red"},
+    ),
     "look": Loop([call("look"), "Red."], results=["seen"], given=["<tool_response>", "The view:", PICTURE]),
     "mcp": Loop(
         [call("weather", city="Bern"), call("weather", city="Rome"), call("photo", city="Bern"), "It snows."],
@@ -132,7 +141,7 @@ def seen(
         {
             "name": name,
             "prompt": f"Go on. {served.stage.script(f'sdk-{request.param}-{name}', loop.turns)}",
-            **{key: getattr(loop, key) for key in ("whole", "pictured", "after")},
+            **{key: getattr(loop, key) for key in ("whole", "pictured", "after", "formed")},
         }
         for name, loop in loops.items()
     ]
@@ -146,6 +155,8 @@ def test_a_loop(served: Served, seen: tuple[str, Mapping[str, Any]], name: str) 
     loop, (provider, outcomes) = LOOPS[name], seen
     can, outcome = PROVIDERS[provider], outcomes[name]
     assert "error" not in outcome
+    assert outcome["unsupported"] == []
+    assert outcome["object"] == loop.formed
     assert outcome["text"] == loop.answer
     assert [thought for thought in outcome["thoughts"] if thought] == [*(loop.thoughts if can.shows else ())]
     results = [one if isinstance(one, str) else json.dumps(one) for one in outcome["results"]]

@@ -20,9 +20,7 @@ from ..kit.models.pictures import png
 from ..kit.played.scripts import Heard, call, thinking
 from .conftest import Served
 
-OFFLINE: Mapping[str, str] = dict.fromkeys(
-    ("OPENCODE_DISABLE_MODELS_FETCH", "OPENCODE_DISABLE_AUTOUPDATE", "OPENCODE_DISABLE_LSP_DOWNLOAD"), "1"
-)
+OFFLINE = {f"OPENCODE_DISABLE_{what}": "1" for what in ("MODELS_FETCH", "AUTOUPDATE", "LSP_DOWNLOAD")}
 TITLE = "You are a title generator."
 SUMMED_UP = "Here is the conversation so far:"
 IMAGE = "<|vision_start|>"

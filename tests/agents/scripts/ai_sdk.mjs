@@ -5,7 +5,7 @@
 import { readFile } from 'node:fs/promises'
 import { createMCPClient } from '@ai-sdk/mcp'
 import { Experimental_StdioMCPTransport as Stdio } from '@ai-sdk/mcp/mcp-stdio'
-import { generateText, isStepCount, streamText, tool } from 'ai'
+import { generateText, isStepCount, Output, streamText, tool } from 'ai'
 import { z } from 'zod'
 import * as models from './models.mjs'
 
@@ -29,11 +29,13 @@ const tools = {
   }),
 }
 const conversations = {}
+const output = Output.object({ schema: z.object({ color: z.string() }) })
 
-async function play({ name, prompt, whole, pictured, after }) {
+async function play({ name, prompt, whole, pictured, after, formed }) {
   const content = [{ type: 'text', text: prompt }, ...(pictured ? [file] : [])]
   const messages = [...(after ? conversations[after] : []), { role: 'user', content }]
-  const asked = { model, providerOptions, tools, messages, maxRetries: 0, stopWhen: isStepCount(5) }
+  const settings = { temperature: 0.5, topP: 0.9, maxOutputTokens: 1000, maxRetries: 0, stopWhen: isStepCount(5) }
+  const asked = { model, providerOptions, tools, messages, ...settings, ...(formed ? { output } : {}) }
   const told = {}
   const onError = ({ error: { name, message, statusCode, isRetryable } }) => {
     told.error = { name, message, statusCode, isRetryable }
@@ -50,6 +52,8 @@ async function play({ name, prompt, whole, pictured, after }) {
     results: of('tool-result').map((part) => part.output),
     failed: of('tool-error').map((part) => String(part.error)),
     finishes: steps.map((step) => step.finishReason),
+    object: formed ? await result.output : null,
+    unsupported: steps.flatMap((step) => step.warnings ?? []).filter(({ type }) => type === 'unsupported'),
     tokens: steps.map((step) => step.usage.outputTokens),
   }
 }
