@@ -17,6 +17,7 @@ ALL_BLOCKS = [block for page in PAGES for block in blocks_of(page)]
 LANGUAGES = {"bash", "console", "dockerfile", "json", "properties", "python", "toml", "yaml", ""}
 WITH_PYTHON = {
     "README.md": "test_docs_clients.py",
+    "agents.md": "test_strands.py",
     "clients.md": "test_docs_clients.py",
     "embeddings.md": "test_embeddings.py",
     "custom-code.md": "test_examples.py",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mcp.server.fastmcp import FastMCP
+from mcp.server.fastmcp import FastMCP  # type: ignore[attr-defined]  # .venv has a newer one
 
 server = FastMCP("numbers")
 

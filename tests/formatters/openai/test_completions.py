@@ -188,7 +188,7 @@ def test_several_prompts_are_interleaved() -> None:
         (0, Delta(1, "b", (), end())),
         (1, Delta(1, "D", (), end(count=3))),
     ]
-    asked = {"prompt": ["x", "y"], "n": 2}
+    asked: dict[str, Any] = {"prompt": ["x", "y"], "n": 2}
     body = whole(call(COMPLETIONS, **asked).reply, *events)
     assert [(choice["index"], choice["text"], choice["finish_reason"]) for choice in body["choices"]] == [
         (0, "a", "length"),

@@ -86,7 +86,7 @@ def test_any_split_gives_the_same_answer(
         if cut:
             groups.append([])
     events: list[Event] = [Started(7, 2), *(_merged(group) for group in groups if group)]
-    asked = {"logprobs": True, "top_logprobs": 1, "tools": TOOLS}
+    asked: dict[str, Any] = {"logprobs": True, "top_logprobs": 1, "tools": TOOLS}
     body = whole(reply(REASONING, CHATS, **asked), *events)
     assert body["choices"] == whole(reply(REASONING, **asked), Started(7, 2), _merged(steps))["choices"]
     message, entries, word, usage = _assembled(chunks(reply(REASONING, **asked, stream=True, **USAGE), *events))
@@ -169,7 +169,7 @@ def test_plain_text_has_one_chunk_a_delta(texts: list[str], merged: list[bool]) 
     st.booleans(),
 )
 def test_any_split_gives_the_same_completions(sequences: list[list[str]], cuts: list[bool], echo: bool) -> None:
-    asked = {"prompt": ["p"] * len(sequences), "logprobs": 1, "echo": echo}
+    asked: dict[str, Any] = {"prompt": ["p"] * len(sequences), "logprobs": 1, "echo": echo}
     started: list[Told] = [(prompt, Started(1)) for prompt in range(len(sequences))]
     events, merged = list(started), list(started)
     cut = iter(cuts)
