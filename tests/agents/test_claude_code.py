@@ -71,9 +71,11 @@ def claude(served: Served, tmp_path: Path) -> Claude:
 def test_a_file_is_read_and_changed(served: Served, claude: Claude) -> None:
     file = claude.work / "a.txt"
     file.write_text("42\n")
+    # It sends back the first of these, whether it was said or not.
+    change = call("Edit", replace_all=False, file_path=str(file), old_string="42", new_string="43")
     turns = [
         thinking("A file.", call("Read", file_path=str(file))),
-        thinking("One more.", "I change it.\n" + call("Edit", file_path=str(file), old_string="42", new_string="43")),
+        thinking("One more.", f"I change it.\n{change}"),
         thinking("It is done.", "It says 43."),
     ]
     events = claude.run(f"Add one. {served.stage.script('claude-edit', turns)}")
