@@ -14,7 +14,7 @@ from ..kit.pages import PAGES, Block, blocks_of, prose_of
 from ..kit.paths import DOCS, README, ROOT
 
 ALL_BLOCKS = [block for page in PAGES for block in blocks_of(page)]
-LANGUAGES = {"bash", "console", "dockerfile", "json", "properties", "python", ""}
+LANGUAGES = {"bash", "console", "dockerfile", "json", "properties", "toml", "python", ""}
 WITH_PYTHON = {
     "README.md": "test_docs_clients.py",
     "clients.md": "test_docs_clients.py",
@@ -152,8 +152,12 @@ def test_tests_of_python_blocks_exist() -> None:
 
 @pytest.mark.parametrize("block", [one for one in ALL_BLOCKS if one.language == "json"], ids=str)
 def test_json_is_json(block: Block) -> None:
-    for line in block.text.splitlines():
-        json.loads(line)
+    """A document, or one a line."""
+    try:
+        json.loads(block.text)
+    except json.JSONDecodeError:
+        for line in block.text.splitlines():
+            json.loads(line)
 
 
 @pytest.mark.parametrize("block", [one for one in ALL_BLOCKS if one.language == "properties"], ids=str)
