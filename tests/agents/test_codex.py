@@ -34,20 +34,23 @@ MEANT = "test_a_context_that_is_full"
 COUNTED = "lmi_requests_total{"
 
 
-def refused(served: Served) -> int:
-    """How many requests the server has not answered."""
-    counts = [line for line in httpx.get(f"{served.url}/metrics").text.splitlines() if line.startswith(COUNTED)]
-    assert counts
-    return sum(int(float(line.split()[-1])) for line in counts if 'outcome="ok"' not in line)
+def counted(served: Served) -> dict[bool, int]:
+    """How many requests the server has answered, and not."""
+    counts = {True: 0, False: 0}
+    for line in httpx.get(f"{served.url}/metrics").text.splitlines():
+        if line.startswith(COUNTED):
+            counts['outcome="ok"' in line] += int(float(line.split()[-1]))
+    return counts
 
 
 @pytest.fixture(autouse=True)
 def nothing_else_is_refused(served: Served, request: pytest.FixtureRequest) -> Iterator[None]:
     """Codex asks again, or goes on, where a user would not see it."""
-    httpx.get(f"{served.url}/v1/models").raise_for_status()
-    before = refused(served)
+    before = counted(served)
     yield
-    assert (refused(served) > before) is (request.function.__name__ == MEANT)
+    after = counted(served)
+    assert after[True] > before[True]
+    assert (after[False] > before[False]) is (request.function.__name__ == MEANT)
 
 
 class Codex:
