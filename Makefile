@@ -187,7 +187,8 @@ test-robust: $(MAIN) $(DEMO)/serving.properties
 
 test-all: $(MAIN) $(CLIENTS) $(DEMO)/serving.properties
 	@echo "test-all: vLLM $(call VERSION,.venv)"
-	@$(PYTEST) $(PARALLEL) -m "not timing" $(ARGS)
+	@$(PYTEST) $(PARALLEL) -m "not timing and not agents" $(ARGS)
+	@$(MAKE) agents
 	@$(MAKE) test-timing
 	@$(MAKE) test-next
 	@$(MAKE) test-newest

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +11,7 @@ from hypothesis import HealthCheck, settings
 
 from .kit.hosts.host import Host
 from .kit.hosts.pool import HostPool
+from .kit.packages import locked
 from .kit.paths import CACHE, TESTS
 
 # The machine may be busy with other tests: what takes long there says nothing.
@@ -25,9 +25,7 @@ def demo_model() -> Path:
     from .demo.model import build
 
     target = CACHE / "demo-model"
-    CACHE.mkdir(exist_ok=True)
-    with (CACHE / "demo-model.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with locked(CACHE / "demo-model.lock"):
         if not (target / "serving.properties").exists():
             build(target)
     return target

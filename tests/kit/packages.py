@@ -6,16 +6,19 @@ names it.
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import shutil
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from .paths import CACHE, REQUIRED
 
-__all__ = ["installed"]
+__all__ = ["installed", "locked"]
 
 PINNED = Path(__file__).with_name("npm")
 NAMES = ("package.json", "package-lock.json")
@@ -27,10 +30,20 @@ def installed(name: str, tool: str) -> Path:
     pinned = {file: (PINNED / name / file).read_bytes() for file in NAMES}
     folder = CACHE / name / hashlib.sha256(b"".join(pinned.values())).hexdigest()[:12]
     done = folder / ".installed"
-    if not done.is_file():
-        _install(folder, pinned, tool)
-        done.touch()
+    with locked(CACHE / f"{name}.lock"):
+        if not done.is_file():
+            _install(folder, pinned, tool)
+            done.touch()
     return folder / "node_modules"
+
+
+@contextmanager
+def locked(file: Path) -> Iterator[None]:
+    """Keeps other processes of a run out, which make the same thing."""
+    file.parent.mkdir(exist_ok=True)
+    with file.open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def _install(folder: Path, pinned: dict[str, bytes], tool: str) -> None:

