@@ -137,7 +137,7 @@ class ChatRenderer:
         pictures = self.images.decode(images)
         chat = request.build_chat_params(self._template, self._settings.chat_template_content_format)
         if request.tools and request.tool_choice != "none":
-            tools = [tool.model_dump() for tool in request.tools if not tool.defer_loading]
+            tools = [tool.model_dump() for tool in request.tools if not getattr(tool, "defer_loading", None)]
             chat = chat.with_defaults({"tools": tools})
         # As vLLM's server: first the text, which can be judged before it is tokenized. mistral-common gives none.
         chat = chat.with_defaults({"tokenize": self._by_mistral})

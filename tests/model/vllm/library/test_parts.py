@@ -41,6 +41,7 @@ WITHOUT = {
     "max_token_id": "the tokenizer knows no more tokens than its model",
     "parameter": "the error names no parameter",
     "strict": "a tool is strict",
+    "defer_loading": "a tool that the conversation describes is listed in front, too",
     "use_unified_vision_chunk": "images have a kind of their own",
     "chat_template": "the tokenizer has no template",
     "_mm_processor_only_cache": "before 0.32 a processor of images has the cache",
