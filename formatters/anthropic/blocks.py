@@ -12,16 +12,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...model.conversation import Text as TextPart
-from ...model.errors import ParameterError, PayloadError
+from ...model.errors import ParameterError
 from ...model.options import Settings
-from ..base import JsonSchema, Payload
 from ..common.forms import Form, Listed, Tagged
 from ..common.kinds import Boolean, Filled, Text
 from ..conversation.builder import NONE, Arguments, Builder
 from ..conversation.content import MAX_MESSAGES, Content, Contents, PartForm, content_of
 from ..conversation.images import read_url
 
-__all__ = ["CALL_PREFIX", "MESSAGES_SCHEMA", "SYSTEM", "read_conversation"]
+__all__ = ["CALL_PREFIX", "MESSAGES", "SYSTEM", "read_conversation"]
 
 MEDIA_TYPES = ("image/jpeg", "image/png", "image/gif", "image/webp")
 CALL_PREFIX = "toolu_"
@@ -191,24 +190,18 @@ MESSAGE = Tagged(
         "system": Form({"content": SYSTEM}, ("content",)),
     },
 )
-MESSAGES_SCHEMA: JsonSchema = Listed(MESSAGE, 1, MAX_MESSAGES).schema
+MESSAGES = Listed(MESSAGE, 1, MAX_MESSAGES, "messages")
 
 
-def read_conversation(payload: Payload, settings: Settings) -> tuple[Builder, bool]:
-    """What was said, and whether the answer is to go on with the last message; raises RequestError."""
-    given = payload.get("messages")
-    if not isinstance(given, list):
-        raise PayloadError.of("messages", given, "a list of messages")
-    if not given:
-        raise ParameterError.of("messages", given, "at least one message")
-    if len(given) > MAX_MESSAGES:
-        raise ParameterError(f"messages: expected at most {MAX_MESSAGES}, got {len(given)}", "messages")
+def read_conversation(messages: list[tuple[str, Read]], system: str | Content | None = None) -> tuple[Builder, bool]:
+    """What was said, as MESSAGES and SYSTEM have read it, and whether the answer is to go on with the last message;
+    raises RequestError.
+    """
     builder = Builder()
-    if payload.get("system") is not None:
-        _say_system(builder, SYSTEM.read("system", payload["system"], settings))
+    if system is not None:
+        _say_system(builder, system)
     last, said = "", Blocks()
-    for index, one in enumerate(given):
-        role, read = MESSAGE.read(f"messages[{index}]", one, settings)
+    for role, read in messages:
         if role == "system" and not _lines(read["content"]):
             # A turn goes on behind it.
             continue
@@ -218,7 +211,7 @@ def read_conversation(payload: Payload, settings: Settings) -> tuple[Builder, bo
         said.extend(read.get("content", ""))
     continues = last == "assistant" and bool(said.parts or said.reasoning or said.calls)
     if continues:
-        _check_beginning(said, f"messages[{len(given) - 1}].content")
+        _check_beginning(said, f"messages[{len(messages) - 1}].content")
     if last != "assistant" or continues:
         _say(builder, last, said)
     if not any(message.role != "system" for message in builder.messages()):

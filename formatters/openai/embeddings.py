@@ -18,12 +18,12 @@ from ...model.options import Settings
 from ..base import ParsedRequest, Payload, Request, encode
 from ..client_fields import ClientFields, Paths, prompt_names
 from ..common.embedding_reply import EmbeddingEncoder, numbers
-from ..common.fields import Parameter, paths_of, read_rows
-from ..common.kinds import LARGEST, LARGEST_ID, Anything, Boolean, Integer, Text
-from .completions import read_prompts
+from ..common.fields import Parameter, Table, harmless, paths_of, unserved
+from ..common.kinds import LARGEST, LARGEST_ID, Boolean, Integer, Text
+from ..common.prompts import Prompts
 from .reply import error_response
 
-__all__ = ["INPUTS", "PATHS", "TABLE", "EmbeddingUsage", "Entry", "parse"]
+__all__ = ["INPUTS", "PATHS", "ROWS", "TABLE", "EmbeddingUsage", "Entry", "parse"]
 
 INPUTS = 2048
 """Inputs in one body (OpenAI's limit)."""
@@ -31,10 +31,10 @@ INPUTS = 2048
 TABLE: tuple[Parameter, ...] = (
     # Any model is accepted, the answer carries our name (docs/decisions.md: The model's name).
     Parameter("model", Text(), None),
-    Parameter("input", Anything(), None),
+    Parameter("input", Prompts(INPUTS), None, "input"),
     Parameter("encoding_format", Text(("float", "base64")), "float", "encoding"),
     Parameter("dimensions", Integer(1, LARGEST_ID), None, "dimensions"),
-    Parameter("user", Anything(), None),
+    *harmless("user", "request_id"),
     # vLLM's.
     Parameter("use_activation", Boolean(), None, "normalize"),
     Parameter("normalize", Boolean(), None, "normalize"),
@@ -44,13 +44,11 @@ TABLE: tuple[Parameter, ...] = (
     Parameter("embed_dtype", Text(), "float32", default_only=True),
     Parameter("endianness", Text(("native", "little")), None),
     Parameter("priority", Integer(-LARGEST), None),
-    Parameter("cache_salt", Anything(), None, default_only=True),
-    Parameter("mm_processor_kwargs", Anything(), None, default_only=True),
-    Parameter("request_id", Anything(), None),
+    *unserved("cache_salt", "mm_processor_kwargs"),
     # No part of it, but to ignore it would leave a client waiting for events.
     Parameter("stream", Boolean(), False, default_only=True),
 )
-ROWS = {row.name: row for row in TABLE}
+ROWS = Table(TABLE, required=("input",))
 PATHS: Paths = paths_of(TABLE, "embedding", Embedding)
 """What the fields are called."""
 
@@ -102,8 +100,8 @@ class Embeddings(EmbeddingEncoder):
 
 def parse(payload: Payload, request: Request, settings: Settings) -> ParsedRequest:
     """One generation for each input; raises RequestError."""
-    inputs = read_prompts(payload.get("input"), "input", limit=INPUTS)
-    values, _ = read_rows(payload, ROWS, settings)
+    values, _ = ROWS.read("", payload, settings)
+    inputs = values["input"]
     normalize, truncate = values["normalize"], values["truncate"]
     if truncate == 0:
         raise ParameterError.of("truncate_prompt_tokens", truncate, "an integer >= 1, or -1")

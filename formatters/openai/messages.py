@@ -1,6 +1,6 @@
 """The messages of a chat request: the forms of each role, and what the builder makes of them.
 
-    messages[i] --MESSAGE, by its role--> its fields --READERS--> builder.say, .answer, .result
+    messages[i] --MESSAGES, by its role--> its fields --READERS--> builder.say, .answer, .result
 
 Models' templates know tool calls but not the deprecated function calls, custom tools or refusals: these are said as
 what templates know. Azure's requests have other parts (azure/request.py) in the same messages.
@@ -12,9 +12,8 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ...model.errors import ParameterError, PayloadError, UnsupportedError
+from ...model.errors import UnsupportedError
 from ...model.options import Settings
-from ..base import JsonSchema
 from ..common.forms import Form, Listed, Tagged, Unread
 from ..common.kinds import Filled, Text
 from ..conversation.builder import NONE, Arguments, Builder
@@ -22,7 +21,7 @@ from ..conversation.content import MAX_MESSAGES, Content, Contents, PartForm, te
 from ..conversation.custom_tools import arguments_of
 from ..conversation.images import DETAIL, ImageUrl
 
-__all__ = ["MESSAGE", "PARTS", "message_form", "messages_schema", "read_messages"]
+__all__ = ["MESSAGES", "PARTS", "message_form", "read_messages"]
 
 
 def _image(read: dict[str, Any], content: Content, place: str, settings: Settings) -> None:
@@ -67,7 +66,7 @@ def _infer(part: dict[str, Any]) -> str | None:
     return "image_url" if part.get("image_url") is not None else None
 
 
-def message_form(roles: Iterable[str], parts: Mapping[str, PartForm], *, others: bool = False) -> Tagged:
+def message_form(roles: Iterable[str], parts: Mapping[str, PartForm], *, others: bool = False) -> Listed:
     """The messages of a dialect, by their roles, with its own types of parts. `others`: roles may have other names."""
     seen = {name: part for name, part in parts.items() if name != "refusal"}
     said = {name: part for name, part in parts.items() if name in ("text", "refusal")}
@@ -96,33 +95,22 @@ def message_form(roles: Iterable[str], parts: Mapping[str, PartForm], *, others:
         "function": Form({"content": contents("function", texts), "name": Filled()}, ("name",)),
     }
     other = Form({"content": contents("other", seen), "name": Text()}, ("content",)) if others else None
-    return Tagged("role", {role: forms[role] for role in roles}, other=other)
+    message = Tagged("role", {role: forms[role] for role in roles}, other=other)
+    return Listed(message, 1, MAX_MESSAGES, "messages")
 
 
 ROLE = re.compile(r"[\w.-]{1,64}", re.ASCII)
 """What a role that is not one of ours may be called."""
 ROLES = ("system", "developer", "user", "assistant", "tool", "function")
-MESSAGE = message_form(ROLES, PARTS, others=True)
+MESSAGES = message_form(ROLES, PARTS, others=True)
 
 
-def messages_schema(form: Tagged = MESSAGE) -> JsonSchema:
-    """A list of messages."""
-    return Listed(form, 1, MAX_MESSAGES).schema
-
-
-def read_messages(given: Any, settings: Settings, form: Tagged = MESSAGE) -> Builder:
-    """What the messages say; raises RequestError, naming the place."""
-    if not isinstance(given, list):
-        raise PayloadError.of("messages", given, "a list of messages")
-    if not given:
-        raise ParameterError.of("messages", given, "at least one message")
-    if len(given) > MAX_MESSAGES:
-        raise ParameterError(f"messages: expected at most {MAX_MESSAGES}, got {len(given)}", "messages")
+def read_messages(messages: list[tuple[str, dict[str, Any]]], settings: Settings) -> Builder:
+    """What the messages say, as MESSAGES has read them; raises RequestError, naming the place."""
     builder = Builder()
     function_call = "call_function"
-    for index, one in enumerate(given):
+    for index, (role, read) in enumerate(messages):
         place = f"messages[{index}]"
-        role, read = form.read(place, one, settings)
         content = read.get("content", "")
         if role == "assistant":
             if "function_call" in read:
@@ -136,7 +124,7 @@ def read_messages(given: Any, settings: Settings, form: Tagged = MESSAGE) -> Bui
         elif role == "function":
             builder.result(function_call, content, name=read["name"])
         else:
-            if role not in form.forms and not ROLE.fullmatch(role):
+            if role not in ROLES and not ROLE.fullmatch(role):
                 raise UnsupportedError.of(
                     f"{place}.role", role[:64], "a role of up to 64 letters, digits, '_', '.' or '-'"
                 )

@@ -249,8 +249,12 @@ def test_teis_fields_may_be_parameters() -> None:
     [
         ({"query": 5, "documents": ["a"]}, "/rerank", "query: expected a string, or an object with a field text"),
         ({"query": "", "documents": ["a"]}, "/rerank", "query: expected a non-empty string"),
-        ({"documents": ["a"]}, "/rerank", "query: expected a text to rank documents by, but there is no such field"),
-        ({"query": "a"}, "/v1/rerank", "documents: expected a list of texts, but there is no such field"),
+        ({"documents": ["a"]}, "/rerank", "query: expected a text to rank by, but there is no such field"),
+        (
+            {"query": "a"},
+            "/v1/rerank",
+            "documents: expected a list of texts, each a string or an object with a field text, but there is no",
+        ),
         ({"query": "a", "documents": []}, "/v2/rerank", "documents: expected a list of texts, each a string"),
         ({"query": "a", "documents": ["a", 5]}, "/rerank", "documents[1]: expected a string, or an object"),
         ({"query": "a", "documents": [{"text": 1}]}, "/rerank", "documents[0].text: expected a string, got 1"),
