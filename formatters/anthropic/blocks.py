@@ -200,16 +200,21 @@ def read_conversation(messages: list[tuple[str, Read]], system: str | Content | 
     builder = Builder()
     if system is not None:
         _say_system(builder, system)
-    last, said = "", Blocks()
+    last = ""
+    said: str | Blocks = ""
     for role, read in messages:
         if role == "system" and not _lines(read["content"]):
             # A turn goes on behind it.
             continue
-        if role != last:
-            _say(builder, last, said)
-            last, said = role, Blocks()
-        said.extend(read.get("content", ""))
-    continues = last == "assistant" and bool(said.parts or said.reasoning or said.calls)
+        content = read.get("content", "")
+        if role == last:
+            said = _joined(said, content)
+            continue
+        _say(builder, last, said)
+        last, said = role, content
+    continues = last == "assistant" and bool(
+        said if isinstance(said, str) else said.parts or said.reasoning or said.calls
+    )
     if continues:
         _check_beginning(said, f"messages[{len(messages) - 1}].content")
     if last != "assistant" or continues:
@@ -219,19 +224,30 @@ def read_conversation(messages: list[tuple[str, Read]], system: str | Content | 
     return builder, continues
 
 
-def _say(builder: Builder, role: str, said: Blocks) -> None:
+def _joined(said: str | Blocks, more: str | Blocks) -> Blocks:
+    """What a further message of the same role adds, in the first one's own blocks where it has any."""
+    if isinstance(said, str):
+        text, said = said, Blocks()
+        said.extend(text)
+    said.extend(more)
+    return said
+
+
+def _say(builder: Builder, role: str, said: str | Blocks) -> None:
     if role == "system":
         _say_system(builder, said)
     elif role == "assistant":
         turn = builder.answer()
         turn.say(said)
-        turn.reasoning += [text or builder.uncarried(signature) for text, signature in said.reasoning]
-        for call in said.calls:
-            turn.call(*call)
+        if isinstance(said, Blocks):
+            turn.reasoning += [text or builder.uncarried(signature) for text, signature in said.reasoning]
+            for call in said.calls:
+                turn.call(*call)
     elif role == "user":
-        for call_id, content, failed in said.results:
+        results = said.results if isinstance(said, Blocks) else []
+        for call_id, content, failed in results:
             builder.result(call_id, content, failed=failed)
-        if said.parts or not said.results:
+        if not results or (isinstance(said, Blocks) and said.parts):
             builder.say(role, said)
 
 
@@ -246,8 +262,10 @@ def _lines(said: str | Content) -> list[str]:
     return [text for text in texts if text and not text.startswith(BILLING)]
 
 
-def _check_beginning(last: Blocks, place: str) -> None:
+def _check_beginning(last: str | Blocks, place: str) -> None:
     """Raises ParameterError where the answer cannot go on with the last message."""
+    if isinstance(last, str):
+        return
     if last.calls:
         raise ParameterError(f"{place}: expected tool_result blocks after the last tool_use blocks", place)
     if not last.parts:

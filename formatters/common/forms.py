@@ -35,13 +35,14 @@ class Form(Nested):
     """None: whatever it is, it has no effect."""
     required: tuple[str, ...] = ()
     texts: Mapping[str, bool] = field(init=False, repr=False, compare=False)
-    """The fields that are any string, and whether it may be empty: there are thousands of them in a long history, and
+    """The fields that may be any string, and whether an empty one: there are thousands of them in a long history, and
     the place of one is only put together where it is no string."""
 
     def __post_init__(self) -> None:
-        plain = {Text(): True, Filled(): False}
         texts = {
-            name: plain[kind] for name, kind in self.fields.items() if isinstance(kind, Text | Filled) and kind in plain
+            name: kind != Filled()
+            for name, kind in self.fields.items()
+            if kind in (Text(), Filled()) or (isinstance(kind, Nested) and kind.any_text)
         }
         object.__setattr__(self, "texts", texts)
 
@@ -134,11 +135,12 @@ class Tagged(Nested):
         tag = given.get(self.tag)
         if tag is None and self.infer is not None:
             tag = self.infer(given)
-        form = self.forms.get(tag, self.other) if isinstance(tag, str) else None
-        if form is None or not isinstance(tag, str):
-            refused = self.refused if isinstance(tag, str) else PayloadError
-            raise refused.of(f"{name}.{self.tag}", tag, " or ".join(map(repr, self.forms)) + self.where)
-        return tag, form.read(name, given, settings, self.tag)
+        if isinstance(tag, str):
+            form = self.forms.get(tag, self.other)
+            if form is not None:
+                return tag, form.read(name, given, settings, self.tag)
+        refused = self.refused if isinstance(tag, str) else PayloadError
+        raise refused.of(f"{name}.{self.tag}", tag, " or ".join(map(repr, self.forms)) + self.where)
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,10 +201,10 @@ class Listed(Nested):
         return f"a list of {self.noun}"
 
     def read(self, name: str, given: Any, settings: Settings) -> list[Any]:
-        return [
-            read_field(self.kind, f"{name}[{index}]", one, settings)
-            for index, one in enumerate(self.entries(name, given))
-        ]
+        entries, kind = enumerate(self.entries(name, given)), self.kind
+        if isinstance(kind, Nested):
+            return [kind.read(f"{name}[{index}]", one, settings) for index, one in entries]
+        return [kind.read(f"{name}[{index}]", one) for index, one in entries]
 
     def entries(self, name: str, given: Any) -> list[Any]:
         """The entries, which are not read yet; raises RequestError where it is no list, or none of this length."""

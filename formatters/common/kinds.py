@@ -69,6 +69,8 @@ class Nested:
     """A kind that has fields or entries of its own; the settings say what is done about unknown fields."""
 
     __slots__ = ()
+    any_text = False
+    """Whether any string is read as it is."""
 
     @property
     def schema(self) -> JsonSchema:

@@ -113,5 +113,5 @@ def parse(payload: Payload, request: Request, settings: Settings, refuse: Render
     )
     reply = Vectors(prompts=len(inputs), refuse=refuse)
     each = prompt_names("inputs", len(inputs), listed=listed)
-    own = {f"embedding.{key}": name for key, name in names.items()}
+    own = {f"embedding.{key}": name for key, name in names.items() if key in values}
     return ParsedRequest(tuple(generations), reply, fields=ClientFields(PATHS, own, each))

@@ -110,14 +110,13 @@ def read_messages(messages: list[tuple[str, dict[str, Any]]], settings: Settings
     builder = Builder()
     function_call = "call_function"
     for index, (role, read) in enumerate(messages):
-        place = f"messages[{index}]"
         content = read.get("content", "")
         if role == "assistant":
             if "function_call" in read:
                 function_call = f"call_function_{index}"
             called = read.pop("function_call", None)
             if called and not read.get("tool_calls"):
-                read["function_call"] = FUNCTION.read(f"{place}.function_call", called, settings)
+                read["function_call"] = FUNCTION.read(f"messages[{index}].function_call", called, settings)
             _answer(builder, read, content, function_call)
         elif role == "tool":
             builder.result(read["tool_call_id"], content, name=read.get("name", ""))
@@ -126,7 +125,7 @@ def read_messages(messages: list[tuple[str, dict[str, Any]]], settings: Settings
         else:
             if role not in ROLES and not ROLE.fullmatch(role):
                 raise UnsupportedError.of(
-                    f"{place}.role", role[:64], "a role of up to 64 letters, digits, '_', '.' or '-'"
+                    f"messages[{index}].role", role[:64], "a role of up to 64 letters, digits, '_', '.' or '-'"
                 )
             builder.say(role, content, read.get("name", ""))
     return builder

@@ -55,7 +55,6 @@ class ResponseOptions:
     """The tools, by the model's names."""
 
 
-@dataclass(slots=True)
 class GrowingItem(Growing):
     """An item in the making; what it calls is named as the client knows it."""
 
@@ -65,7 +64,7 @@ class GrowingItem(Growing):
     """Whether it has `encrypted_content`, of reasoning."""
     input: CustomInput | None = None
     """What reads a custom tool's input from its arguments."""
-    entries: list[TokenLogprob] = field(default_factory=list[TokenLogprob])
+    entries: list[TokenLogprob] = msgspec.field(default_factory=list[TokenLogprob])
 
     def item(self) -> Item:
         """As it is now; while it is in progress it has no content."""
