@@ -4,7 +4,7 @@ json_body.py, body_size.py     a body's bytes as values, and how large it may be
 json_faults.py     what is wrong with one that is no JSON
 kinds.py           what a field may be: reads it, and describes itself as a schema and in words
 fields.py          a table of fields, one row each; unknown names
-prompts.py         texts and token ids, one prompt or several
+prompts.py         token ids; prompts, which are texts or token ids, one or several
 forms.py           objects and lists of fields: reads them, and describes them
 vllm_fields.py     the rows of the fields that vLLM adds to requests, for the tables of dialects; vllm_kinds.py: of what
                    kinds they are

@@ -15,7 +15,6 @@ from .schemas import ANY, BOOLEAN, FILLED, NULL, OBJECT, STRING, array, one_of
 
 __all__ = [
     "ID",
-    "IDS",
     "LARGEST",
     "LARGEST_ID",
     "TEXTS",
@@ -23,7 +22,6 @@ __all__ = [
     "Anything",
     "Boolean",
     "Filled",
-    "Ids",
     "Integer",
     "Kind",
     "Nested",
@@ -43,7 +41,6 @@ ID: JsonSchema = {"type": "integer", "minimum": 0, "maximum": LARGEST_ID}
 TEXTS = 64
 TEXTS_LENGTH = 4096
 """Stop strings are looked for at every token, in time and memory that other requests pay for too."""
-IDS = 1024
 DEPTH = 100
 
 
@@ -198,22 +195,6 @@ class Texts:
         if len(given) > TEXTS or sum(map(len, given)) > TEXTS_LENGTH:
             raise ParameterError(f"{name}: expected at most {TEXTS} strings of {TEXTS_LENGTH} characters in all", name)
         return tuple(given)
-
-
-@dataclass(frozen=True, slots=True)
-class Ids:
-    """A list of token ids."""
-
-    schema = array(ID, le=IDS)
-    description = "a list of token ids"
-
-    def read(self, name: str, given: Any) -> tuple[int, ...]:
-        if not isinstance(given, list):
-            raise PayloadError.of(name, given, "a list of token ids")
-        if len(given) > IDS:
-            raise ParameterError(f"{name}: expected at most {IDS} token ids", name)
-        one = Integer(0, LARGEST_ID)
-        return tuple(one.read(f"{name}[{index}]", value) for index, value in enumerate(given))
 
 
 @dataclass(frozen=True, slots=True)

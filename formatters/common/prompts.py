@@ -1,4 +1,4 @@
-"""Prompts, and inputs of embeddings: texts or token ids, one or several.
+"""Token ids; prompts, and inputs of embeddings: texts or token ids, one or several.
 
 Prompts(2048).read(name, given) --> ("a text", (1, 2, 3), ...)
 """
@@ -15,8 +15,9 @@ from ..base import JsonSchema
 from .kinds import ID, LARGEST_ID, Filled, Integer, Text
 from .schemas import array, one_of
 
-__all__ = ["PromptIds", "Prompts", "TextPrompt", "read_ids"]
+__all__ = ["IDS", "Ids", "PromptIds", "Prompts", "TextPrompt", "read_ids"]
 
+IDS = 1024
 TokenIds = tuple[Annotated[int, msgspec.Meta(ge=0, le=LARGEST_ID)], ...]
 TextPrompt = str | tuple[int, ...]
 
@@ -56,6 +57,22 @@ class Prompts:
         # All are of the first one's kind, as in OpenAI's schema.
         read = self._text.read if isinstance(given[0], str) else _ids
         return tuple(read(f"{name}[{index}]", one) for index, one in enumerate(given))
+
+
+@dataclass(frozen=True, slots=True)
+class Ids:
+    """A list of token ids."""
+
+    schema = array(ID, le=IDS)
+    description = "a list of token ids"
+
+    def read(self, name: str, given: Any) -> tuple[int, ...]:
+        if not isinstance(given, list):
+            raise PayloadError.of(name, given, "a list of token ids")
+        if len(given) > IDS:
+            raise ParameterError(f"{name}: expected at most {IDS} token ids", name)
+        one = Integer(0, LARGEST_ID)
+        return tuple(one.read(f"{name}[{index}]", value) for index, value in enumerate(given))
 
 
 @dataclass(frozen=True, slots=True)

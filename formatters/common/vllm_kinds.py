@@ -9,7 +9,8 @@ from ...model.errors import ParameterError, PayloadError, UnsupportedError
 from ...model.generation import FITTING
 from ...model.options import Settings
 from ..base import JsonSchema, encode
-from .kinds import ID, IDS, LARGEST, LARGEST_ID, Ids, Integer, Nested, Number, Object
+from .kinds import ID, LARGEST, LARGEST_ID, Integer, Nested, Number, Object
+from .prompts import IDS, Ids
 from .schemas import FILLED, INTEGER, OBJECT, array, one_of
 
 __all__ = ["Arguments", "Biases", "RequestTemplate", "Salt", "SomeIds", "Truncation"]

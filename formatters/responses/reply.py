@@ -18,8 +18,7 @@ from ...model.events import CallDelta, Delta
 from ..base import Response, encode
 from ..common.blocks import BlockEncoder, BlockKind, Growing
 from ..conversation.carried import carried
-from ..openai.bodies import TokenLogprob
-from ..openai.logprobs import ShownTokens, chat_entries
+from ..openai.logprobs import ShownTokens, TokenLogprob, chat_entries
 from ..openai.reply import FINISH_WORDS, error_response
 from .bodies import (
     CustomCall,

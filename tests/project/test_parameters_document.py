@@ -13,7 +13,8 @@ from lmi.formatters import lmi
 from lmi.formatters.azure.request import FIELDS
 from lmi.formatters.base import Request
 from lmi.formatters.common.fields import Parameter
-from lmi.formatters.common.kinds import Boolean, Ids, Number, Text, Texts
+from lmi.formatters.common.kinds import Boolean, Number, Text, Texts
+from lmi.formatters.common.prompts import Ids
 from lmi.formatters.common.vllm_kinds import Arguments, Biases, Salt, SomeIds
 from lmi.formatters.lmi import dynamic
 from lmi.formatters.lmi import embeddings as lmi_embeddings
