@@ -1,6 +1,7 @@
 """The dialects in which requests come, and what turns a request into generations and events into its answer.
 
 base.py            what a dialect is made of: Request, Dialect, ParsedRequest, ResponseEncoder, Route, OpenApi
+records.py         values as the bytes of an answer, which base.py has too
 table.py           DIALECTS, the table of ours
 adapters.py        which adapter a request names
 client_fields.py   what clients call what an engine finds wrong

@@ -13,8 +13,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
-import msgspec
-
 from ..model.engine import EngineInfo
 from ..model.errors import LmiError
 from ..model.events import Event
@@ -22,6 +20,7 @@ from ..model.former_names import former_names
 from ..model.generation import Generation
 from ..model.options import Settings
 from .client_fields import ClientFields
+from .records import JSON, JSON_LINES, SSE, encode, event_record, line_record, named_record
 from .response_store import ResponseStore
 from .sessions import Session
 
@@ -50,33 +49,11 @@ __all__ = [
     "variable_part",
 ]
 
-JSON = "application/json"
-JSON_LINES = "application/jsonlines"
-SSE = "text/event-stream"
-
 INVOCATIONS = "/invocations"
 """The path of every dialect, and the only one of SageMaker's runtime API."""
 
 Payload = dict[str, Any]
 """A request's body, decoded."""
-
-encode = msgspec.json.Encoder().encode
-"""A value as JSON, UTF-8; what is not finite becomes null."""
-
-
-def line_record(value: object) -> bytes:
-    """`value` as one JSON document on a line of its own."""
-    return encode(value) + b"\n"
-
-
-def event_record(value: object) -> bytes:
-    """`value` as one server-sent event: one `data: ` line, ended by LF LF (docs/decisions.md: Server-sent events)."""
-    return b"data: " + encode(value) + b"\n\n"
-
-
-def named_record(name: bytes, value: object) -> bytes:
-    """`value` as one server-sent event of a type: an `event: ` line, then as `event_record` has it."""
-    return b"event: " + name + b"\ndata: " + encode(value) + b"\n\n"
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,18 +11,18 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...model.conversation import Text as TextPart
-from ...model.errors import ParameterError, PayloadError
+from ...model.errors import ParameterError
 from ...model.options import Settings
-from ..base import JsonSchema, Payload
 from ..common.forms import Form, Listed, Tagged
-from ..common.kinds import Boolean, Filled, Object, Text
+from ..common.kinds import Boolean, Filled, Text
 from ..conversation.builder import NONE, Arguments, Builder
 from ..conversation.content import MAX_MESSAGES, Content, Contents, PartForm, content_of
 from ..conversation.images import read_url
 from .found import FoundTools
 from .said import ADDED, REFERENCE, REMOVED, Blocks, Change
+from .tools import TOOL
 
-__all__ = ["CALL_PREFIX", "MESSAGES_SCHEMA", "SYSTEM", "read_conversation"]
+__all__ = ["CALL_PREFIX", "MESSAGES", "SYSTEM", "read_conversation"]
 
 MEDIA_TYPES = ("image/jpeg", "image/png", "image/gif", "image/webp")
 CALL_PREFIX = "toolu_"
@@ -161,7 +161,7 @@ CALL = _block(
 
 SYSTEM = _contents("system", text=TEXT)
 NAMED = {REFERENCE: Form({"name": Filled()}, ("name",))}
-DEFINED = {"tool_definition": Form({"definition": Object()}, ("definition",))}
+DEFINED = {"tool_definition": Form({"definition": TOOL}, ("definition",))}
 CHANGING = _contents(
     "system",
     text=TEXT,
@@ -169,7 +169,19 @@ CHANGING = _contents(
     tool_removal=_block(_changing(REMOVED), ("tool",), {"tool": Tagged("type", NAMED)}),
 )
 CLEARED = "next_user_message"
-"""When a system message is no longer shown."""
+"""When a system message is no longer shown: it was for one turn, which is over."""
+
+
+class SystemForm(Form):
+    """A system message, which needs no content where it has an `output_config`."""
+
+    def read(self, name: str, given: Any, settings: Settings, tag: str = "") -> Read:
+        read = Form.read(self, name, given, settings, tag)
+        if "content" not in read and not given.get("output_config"):
+            CHANGING.read(f"{name}.content", None, settings)
+        return read
+
+
 MESSAGE = Tagged(
     "role",
     {
@@ -184,41 +196,41 @@ MESSAGE = Tagged(
         "assistant": Form(
             {"content": _contents("assistant", text=TEXT, thinking=THINKING, redacted_thinking=REDACTED, tool_use=CALL)}
         ),
-        "system": Form({"content": CHANGING, "clear_at": Text((CLEARED, "never")), "output_config": None}),
+        "system": SystemForm({"content": CHANGING, "clear_at": Text((CLEARED, "never")), "output_config": None}),
     },
 )
-MESSAGES_SCHEMA: JsonSchema = Listed(MESSAGE, 1, MAX_MESSAGES).schema
+MESSAGES = Listed(MESSAGE, 1, MAX_MESSAGES, "messages")
 
 
-def read_conversation(payload: Payload, settings: Settings, found: FoundTools | None = None) -> tuple[Builder, bool]:
-    """What was said, and whether the answer is to go on with the last message; raises RequestError.
+def read_conversation(
+    messages: list[tuple[str, Read]], system: str | Content | None, found: FoundTools, settings: Settings
+) -> tuple[Builder, bool]:
+    """What was said, as MESSAGES and SYSTEM have read it, and whether the answer is to go on with the last message;
+    raises RequestError.
 
     found: the tools; what becomes of them in the conversation is told to it.
     """
-    found = found or FoundTools()
-    given = payload.get("messages")
-    if not isinstance(given, list):
-        raise PayloadError.of("messages", given, "a list of messages")
-    if not given:
-        raise ParameterError.of("messages", given, "at least one message")
-    if len(given) > MAX_MESSAGES:
-        raise ParameterError(f"messages: expected at most {MAX_MESSAGES}, got {len(given)}", "messages")
     builder = Builder()
-    if payload.get("system") is not None:
-        _say_system(builder, SYSTEM.read("system", payload["system"], settings))
-    last, said = "", Blocks()
-    for index, one in enumerate(given):
-        role, read = MESSAGE.read(f"messages[{index}]", one, settings)
-        if role == "system" and (not _lines(read.get("content", "")) or _is_cleared(read, given[index:])):
+    if system is not None:
+        _say_system(builder, system)
+    last = ""
+    said: str | Blocks = ""
+    last_user = max((index for index, (role, _) in enumerate(messages) if role == "user"), default=0)
+    for index, (role, read) in enumerate(messages):
+        content = read.get("content", "")
+        if role == "system" and (not _lines(content) or (index < last_user and read.get("clear_at") == CLEARED)):
             # A turn goes on behind it.
             continue
-        if role != last:
-            _say(builder, last, said, found, settings)
-            last, said = role, Blocks()
-        said.extend(read.get("content", ""))
-    continues = last == "assistant" and bool(said.parts or said.reasoning or said.calls)
+        if role == last:
+            said = _joined(said, content)
+            continue
+        _say(builder, last, said, found, settings)
+        last, said = role, content
+    continues = last == "assistant" and bool(
+        said if isinstance(said, str) else said.parts or said.reasoning or said.calls
+    )
     if continues:
-        _check_beginning(said, f"messages[{len(given) - 1}].content")
+        _check_beginning(said, f"messages[{len(messages) - 1}].content")
     if last != "assistant" or continues:
         _say(builder, last, said, found, settings)
     if not any(message.role != "system" for message in builder.messages()):
@@ -226,26 +238,30 @@ def read_conversation(payload: Payload, settings: Settings, found: FoundTools | 
     return builder, continues
 
 
-def _is_cleared(read: Read, messages: list[Any]) -> bool:
-    """Whether a system message, the first of these, was for one turn that is over."""
-    return read.get("clear_at") == CLEARED and any(
-        isinstance(one, dict) and one.get("role") == "user" for one in messages
-    )
+def _joined(said: str | Blocks, more: str | Blocks) -> Blocks:
+    """What a further message of the same role adds, in the first one's own blocks where it has any."""
+    if isinstance(said, str):
+        text, said = said, Blocks()
+        said.extend(text)
+    said.extend(more)
+    return said
 
 
-def _say(builder: Builder, role: str, said: Blocks, found: FoundTools, settings: Settings) -> None:
+def _say(builder: Builder, role: str, said: str | Blocks, found: FoundTools, settings: Settings) -> None:
     if role == "system":
         _say_system(builder, found.told(said, settings))
     elif role == "assistant":
         turn = builder.answer()
         turn.say(said)
-        turn.reasoning += [text or builder.uncarried(signature) for text, signature in said.reasoning]
-        for call in said.calls:
-            turn.call(*call)
+        if isinstance(said, Blocks):
+            turn.reasoning += [text or builder.uncarried(signature) for text, signature in said.reasoning]
+            for call in said.calls:
+                turn.call(*call)
     elif role == "user":
-        for call_id, content, failed in said.results:
+        results = said.results if isinstance(said, Blocks) else []
+        for call_id, content, failed in results:
             builder.result(call_id, found.told(content, settings), failed=failed)
-        if said.parts or not said.results:
+        if not results or (isinstance(said, Blocks) and said.parts):
             builder.say(role, said)
 
 
@@ -260,8 +276,10 @@ def _lines(said: str | Content) -> list[str]:
     return [text for text in texts if text and not text.startswith(BILLING)]
 
 
-def _check_beginning(last: Blocks, place: str) -> None:
+def _check_beginning(last: str | Blocks, place: str) -> None:
     """Raises ParameterError where the answer cannot go on with the last message."""
+    if isinstance(last, str):
+        return
     if last.calls:
         raise ParameterError(f"{place}: expected tool_result blocks after the last tool_use blocks", place)
     if not last.parts:

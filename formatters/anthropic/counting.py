@@ -17,7 +17,7 @@ from ..base import ParsedRequest, Payload, Request, Response, encode
 from ..common.encoder import Encoder
 from .bodies import TokenCount
 from .errors import error_response, id_header
-from .request import conversation_of, read_fields
+from .request import COUNTED, conversation_of
 
 __all__ = ["CountEncoder", "parse_count"]
 
@@ -25,7 +25,8 @@ __all__ = ["CountEncoder", "parse_count"]
 def parse_count(payload: Payload, request: Request, settings: Settings) -> ParsedRequest:
     """A conversation that is only made into tokens; raises RequestError. What a request to generate has may be there,
     and means nothing."""
-    conversation, _, fields = conversation_of(payload, read_fields(payload, settings), settings)
+    values, _ = COUNTED.read("", payload, settings)
+    conversation, _, fields = conversation_of(values, settings)
     generation = Generation(request_id=request.request_id, prompt=conversation, tokenize=True)
     reply = CountEncoder(request_id=request.request_id, headers=id_header(request.request_id))
     return ParsedRequest((generation,), reply, fields=fields)

@@ -23,7 +23,7 @@ from ..base import encode
 from ..conversation.content import Content
 from ..conversation.tools import Offer
 from .said import ADDED, REMOVED, Blocks, Change
-from .tools import read_offer
+from .tools import offer_of
 
 __all__ = ["FoundTools"]
 
@@ -83,7 +83,7 @@ class FoundTools:
             return None
         offer = next((offer for offer in self.offers if offer.name == change.name), None)
         if change.definition is not None:
-            offer = read_offer(change.definition, change.place, settings)
+            offer = offer_of(change.definition, change.place, settings)
             if offer is None:
                 return None
             self._added[offer.name] = offer = replace(offer, deferred=True)

@@ -1,4 +1,4 @@
-"""The plain fields of Anthropic's requests, `thinking` and `output_config`: what is generated, and how.
+"""The fields of Anthropic's requests: what is generated, and how.
 
     {"max_tokens": 100, ...} --TABLE--> values --parse_messages--> Generation
 
@@ -12,28 +12,26 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ...model.errors import PayloadError, ThreadError, UnsupportedError
+from ...model.errors import ThreadError, UnsupportedError
 from ...model.generation import Conversation, Generation, Sampling, StructuredOutput
 from ...model.options import Settings
-from ..base import JsonSchema, ParsedRequest, Payload, Request
+from ..base import ParsedRequest, Payload, Request
 from ..client_fields import ClientFields, Paths
-from ..common.fields import Parameter, paths_of, read_rows
-from ..common.forms import Form, Tagged
-from ..common.guide_rows import guides_of_others
-from ..common.guides import AskedGuide, Schema, json_guide, one_guide
-from ..common.kinds import Anything, Boolean, Integer, Number, Text, Texts
-from ..common.schemas import array
+from ..common.fields import Parameter, Table, harmless, paths_of, unserved
+from ..common.forms import Form, Listed, Tagged
+from ..common.guides import JSON_GUIDE, AskedGuide, guides_of_others, one_guide
+from ..common.kinds import Boolean, Integer, Number, Text, Texts
+from ..common.schemas import NULL, array
 from ..common.vllm_fields import row, rows
 from ..conversation.template_arguments import NONE, read_template_arguments, think
-from .blocks import read_conversation
+from ..conversation.tools import TOOLS
+from .blocks import MESSAGES, SYSTEM, read_conversation
 from .found import FoundTools
 from .reply import message_encoder
-from .tools import read_offers, read_tools
+from .tools import CHOICE, TOOL, read_offers, read_tools
 
-__all__ = ["TABLE", "conversation_of", "parse_messages", "read_fields"]
+__all__ = ["COUNTED", "ROWS", "TABLE", "conversation_of", "parse_messages"]
 
-# What runs on Anthropic's servers.
-UNSERVED = ("container",)
 # What changes nothing in an answer; the last three are how clients of cloud platforms say their headers.
 HARMLESS = (
     "metadata", "service_tier", "cache_control", "inference_geo", "speed", "diagnostics", "user_profile_id",
@@ -45,15 +43,8 @@ HARMLESS = (
 class NoServers:
     """An empty list: what a server runs by itself is not served."""
 
-    @property
-    def schema(self) -> JsonSchema:
-        """As JSON Schema."""
-        return array({}, le=0)
-
-    @property
-    def description(self) -> str:
-        """In words."""
-        return "an empty list"
+    schema = array({}, le=0)
+    description = "an empty list"
 
     def read(self, name: str, given: Any) -> None:
         if given != []:
@@ -64,15 +55,8 @@ class NoServers:
 class NoThread:
     """Nothing: the server keeps no conversations, and says so in the way that lets clients go on."""
 
-    @property
-    def schema(self) -> JsonSchema:
-        """As JSON Schema."""
-        return {"type": "null"}
-
-    @property
-    def description(self) -> str:
-        """In words."""
-        return "null alone; by the error for any other value Anthropic's clients send the whole conversation"
+    schema = NULL
+    description = "null alone; by the error for any other value Anthropic's clients send the whole conversation"
 
     def read(self, name: str, given: Any) -> None:
         raise ThreadError(f"{name}: not supported, send the whole conversation without it", name)
@@ -80,21 +64,17 @@ class NoThread:
 
 EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 """Anthropic's, and those of other APIs that templates know."""
-DISPLAY = {"display": Text(("summarized", "omitted", "updates"))}
-THINKING = Tagged(
-    "type",
-    {
-        "enabled": Form({"budget_tokens": Integer(1), **DISPLAY}),
-        "disabled": Form({"budget_tokens": Integer(1), **DISPLAY}),
-        "adaptive": Form({"budget_tokens": Integer(1), **DISPLAY}),
-        "between_tools": Form({"budget_tokens": Integer(1), **DISPLAY}),
-    },
-)
+THOUGHT = Form({"budget_tokens": Integer(1), "display": Text(("summarized", "omitted", "updates"))})
+THINKING = Tagged("type", dict.fromkeys(("enabled", "disabled", "adaptive", "between_tools"), THOUGHT))
 NOT_SAID: tuple[str, dict[str, Any]] = ("", {})
 """What THINKING is of a request without it."""
-FORMAT = Tagged("type", {"json_schema": Form({"schema": Schema()}, ("schema",))})
+FORMAT = Tagged("type", {"json_schema": Form({"schema": JSON_GUIDE}, ("schema",))})
 
 TABLE: tuple[Parameter, ...] = (
+    Parameter("messages", MESSAGES, None, "messages"),
+    Parameter("system", SYSTEM, None, "system"),
+    Parameter("tools", Listed(TOOL, most=TOOLS, noun="tools"), (), "tools"),
+    Parameter("tool_choice", CHOICE, None, "tool_choice"),
     # Any model is accepted, as in all dialects; the answer carries our name.
     Parameter("model", Text(), None),
     # 0 is for the prompt alone, which is cached then.
@@ -107,16 +87,18 @@ TABLE: tuple[Parameter, ...] = (
     row("top_k"),
     # vLLM's, which its own route has from 0.32 on.
     *rows("chat_template_kwargs", "cache_salt", "vllm_xargs"),
-    *(Parameter(name, Anything(), None, default_only=True) for name in UNSERVED),
+    *unserved("container"),
     Parameter("mcp_servers", NoServers(), None),
     Parameter("thread", NoThread(), None),
     Parameter("thinking", THINKING, None, "thinking"),
     Parameter("output_config", Form({"effort": Text(EFFORTS), "format": FORMAT}), None, "output_config"),
     Parameter("output_format", FORMAT, None, "output_format"),
     *guides_of_others("output_format"),
-    *(Parameter(name, Anything(), None) for name in HARMLESS),
+    *harmless(*HARMLESS),
 )
-ROWS = {row.name: row for row in TABLE}
+COUNTED = Table(TABLE, ("messages",))
+"""What has tokens that can be counted."""
+ROWS = Table(TABLE, ("messages", "max_tokens"))
 PATHS: Paths = {
     **paths_of(TABLE, "sampling", Sampling),
     "prompt": "messages",
@@ -126,17 +108,13 @@ PATHS: Paths = {
     "prompt.tools[].parameters": "tools[].input_schema",
 }
 """What the fields are called."""
-FORMS = ("messages", "system", "tools", "tool_choice")
-"""Read by rules of their own."""
 
 
 def parse_messages(payload: Payload, request: Request, settings: Settings) -> ParsedRequest:
     """One generation of a conversation; raises RequestError."""
-    values = read_fields(payload, settings)
+    values, _ = ROWS.read("", payload, settings)
     max_tokens = values["max_tokens"]
-    if max_tokens is None:
-        raise PayloadError.of("max_tokens", None, "an integer >= 0")
-    conversation, guide, fields = conversation_of(payload, values, settings)
+    conversation, guide, fields = conversation_of(values, settings)
     generation = Generation(
         request_id=request.request_id,
         prompt=conversation,
@@ -159,19 +137,13 @@ def parse_messages(payload: Payload, request: Request, settings: Settings) -> Pa
     return ParsedRequest((generation,), reply, fields=fields)
 
 
-def read_fields(payload: Payload, settings: Settings) -> dict[str, Any]:
-    """The plain fields by key; raises RequestError, naming the field."""
-    values, _ = read_rows({name: value for name, value in payload.items() if name not in FORMS}, ROWS, settings)
-    return values
-
-
 def conversation_of(
-    payload: Payload, values: Mapping[str, Any], settings: Settings
+    values: Mapping[str, Any], settings: Settings
 ) -> tuple[Conversation, StructuredOutput | None, ClientFields]:
     """The prompt, what the answer must conform to, and what all is called; raises RequestError, naming the place."""
-    found = FoundTools(read_offers(payload, settings))
-    builder, continues = read_conversation(payload, settings, found)
-    tools, parallel = read_tools(payload, settings, found.offers, found.names)
+    found = FoundTools(read_offers(values["tools"], settings))
+    builder, continues = read_conversation(values["messages"], values["system"], found, settings)
+    tools, parallel = read_tools(values["tool_choice"], found.offers, found.names)
     arguments = read_template_arguments(values["template_arguments"] or {})
     output: dict[str, Any] = values["output_config"] or {}
     kind, thinking = values["thinking"] or NOT_SAID
@@ -197,8 +169,8 @@ def conversation_of(
 
 def _guide(form: tuple[str, dict[str, Any]] | None, former: tuple[str, dict[str, Any]] | None) -> AskedGuide:
     """What the text must conform to: `output_format` is a former name of `output_config.format`."""
-    asked = [
-        (json_guide(f"{place}.schema", given[1]["schema"]), place)
+    asked: list[tuple[AskedGuide, str]] = [
+        (given[1]["schema"], place)
         for place, given in (("output_config.format", form), ("output_format", former))
         if given is not None
     ]

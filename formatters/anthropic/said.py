@@ -20,8 +20,8 @@ class Change:
     kind: str
     name: str
     place: str
-    definition: dict[str, Any] | None = None
-    """Of a tool that is not among the request's."""
+    definition: tuple[str, dict[str, Any]] | None = None
+    """Of a tool that is not among the request's, as TOOL has read it."""
 
 
 @dataclass(slots=True)

@@ -34,11 +34,18 @@ from ..base import (
 from ..common.schemas import STRING
 from ..openai.bodies import ChatChunk, ErrorBody
 from ..openai.chat import read_chat
-from ..openai.messages import messages_schema
-from ..openai.openapi import chat_schema
 from .errors import OtherError, PlainError, UnprocessableError, error_response
 from .reply import Body, azure_encoder
-from .request import API_VERSION, DEPLOYMENT, EXTRAS, FIELDS, MESSAGE, check_deployment, check_version, read_payload
+from .request import (
+    API_VERSION,
+    CHAT_ROWS,
+    DEPLOYMENT,
+    DESCRIBED,
+    EXTRAS,
+    check_deployment,
+    check_version,
+    read_payload,
+)
 
 __all__ = ["DIALECT", "matches", "parse", "refuse"]
 
@@ -56,16 +63,9 @@ ERRORS = {JSON: (PlainError, UnprocessableError, OtherError)}
 HEADERS: dict[str, JsonSchema] = {EXTRAS: STRING, DEPLOYMENT: STRING}
 
 
-def _request(settings: Settings) -> JsonSchema:
-    """What is not the document's is let through, dropped or refused, as a header says."""
-    messages = messages_schema(MESSAGE)
-    chat = chat_schema(settings, messages)
-    return {**chat, "properties": {name: schema for name, schema in chat["properties"].items() if name in FIELDS}}
-
-
 CHAT = OpenApi(
     "A chat completion of Azure AI Model Inference, whole or as a stream",
-    _request,
+    DESCRIBED.described,
     {JSON: (Body,), SSE: (ChatChunk, ErrorBody, PlainError, UnprocessableError, OtherError)},
     ERRORS,
     HEADERS,
@@ -117,7 +117,7 @@ def parse(payload: Payload, request: Request, settings: Settings) -> ParsedReque
     check_version(request)
     check_deployment(request, settings)
     payload = read_payload(payload, request)
-    generation, shape, fields = read_chat(payload, request, settings, MESSAGE)
+    generation, shape, fields = read_chat(payload, request, settings, CHAT_ROWS)
     render_error = partial(error_response, payload=payload, headers=request.headers)
     reply = azure_encoder(settings.model_name, shape, render_error, streams=generation.stream)
     return ParsedRequest((generation,), reply, fields=fields)

@@ -13,8 +13,9 @@ from msgspec import UNSET, UnsetType
 
 from ..base import SSE, encode
 from ..common.encoder import RenderError
-from ..openai.bodies import ChatLogprobs, FinishWord, ToolCall
+from ..openai.bodies import FinishWord, ToolCall
 from ..openai.chat_reply import StreamChat, WholeChat
+from ..openai.logprobs import ChatLogprobs
 from ..openai.reply import ChatOptions, Identity, OpenAIEncoder
 
 __all__ = ["Body", "azure_encoder"]

@@ -18,21 +18,23 @@ from typing import Any
 from ...model.errors import NotFoundError, PayloadError, one_line
 from ...model.options import Settings
 from ..base import Payload, Request
-from ..common.fields import two_values
+from ..common.fields import Table, two_values
 from ..common.kinds import Text
 from ..conversation.content import Content, PartForm
 from ..conversation.images import DETAIL, ImageUrl
 from ..openai.messages import PARTS as OPENAI_PARTS
 from ..openai.messages import message_form
+from ..openai.parameters import chat_rows
 from ..openai.subset import TEXT_FIELDS, refuse_others
 
 __all__ = [
     "ACCEPTED_FIELDS",
     "API_VERSION",
+    "CHAT_ROWS",
     "DEPLOYMENT",
+    "DESCRIBED",
     "EXTRAS",
     "FIELDS",
-    "MESSAGE",
     "check_deployment",
     "check_version",
     "read_payload",
@@ -91,7 +93,10 @@ PARTS: Mapping[str, PartForm] = {
     "refusal": OPENAI_PARTS["refusal"],
 }
 """A part's text or image may be called `content`, and an image's type `image` (ChatCompletionMessageContentPart)."""
-MESSAGE = message_form(("system", "user", "assistant", "tool", "developer"), PARTS)
+MESSAGES = message_form(("system", "user", "assistant", "tool", "developer"), PARTS)
+CHAT_ROWS = chat_rows(MESSAGES)
+DESCRIBED = Table((row for row in CHAT_ROWS.values() if row.name in FIELDS), ("messages",))
+"""What is not the document's is let through, dropped or refused, as a header says."""
 
 VERSION = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2})(-preview)?")
 

@@ -24,8 +24,7 @@ BlockKind = Literal["reasoning", "text", "call"]
 BlockStatus = Literal["in_progress", "completed", "incomplete"]
 
 
-@dataclass(slots=True)
-class Growing:
+class Growing(msgspec.Struct):
     """A block in the making."""
 
     kind: BlockKind
@@ -34,7 +33,7 @@ class Growing:
     call_id: str = ""
     name: str = ""
     """Of what is called."""
-    pieces: list[str] = field(default_factory=list)
+    pieces: list[str] = []
     """Of its text, or of the call's arguments."""
     status: BlockStatus = "in_progress"
     head: bytes = b""

@@ -1,24 +1,34 @@
-"""One field of a request, for the tables of all dialects: a table's row, unknown fields, what no dialect supports.
+"""Tables of fields, which read an object of a request and describe it; unknown fields, what no dialect supports.
 
-{"top_k": 5} --read_rows, by {name: Parameter}--> values by key, or an error that names the field
+{"top_k": 5} --Table([Parameter(...), ...])--> values by key, or an error that names the field
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from msgspec import Struct
 
-from ...model.errors import ParameterError, RequestError, UnsupportedError, did_you_mean, one_line
+from ...model.errors import ParameterError, PayloadError, RequestError, UnsupportedError, did_you_mean, one_line
 from ...model.options import Settings
 from ..base import JsonSchema
-from .kinds import Kind, Nested, read_field
-from .schemas import nullable
+from .kinds import Anything, Kind, Nested, read_field
+from .schemas import NULL, nullable
 
-__all__ = ["Parameter", "fields_schema", "handle_unknown_field", "log_once", "paths_of", "read_rows", "two_values"]
+__all__ = [
+    "Parameter",
+    "Table",
+    "add_values",
+    "handle_unknown_field",
+    "harmless",
+    "log_once",
+    "paths_of",
+    "two_values",
+    "unserved",
+]
 
 logger = logging.getLogger(__name__)
 
@@ -52,14 +62,9 @@ class Parameter:
         default = self.default
         if self.default_only:
             # 0 is 0.0, but 0 is not false.
-            return {"type": "null"} if default is None else nullable({"const": default})
+            return NULL if default is None else nullable({"const": default})
         schema = nullable(self.kind.schema)
         return {**schema, "default": default} if isinstance(default, str | int | float) else schema
-
-
-def fields_schema(rows: Iterable[Parameter]) -> dict[str, JsonSchema]:
-    """The properties of an object that a table reads."""
-    return {row.name: row.schema for row in rows}
 
 
 def paths_of(rows: Iterable[Parameter], start: str, struct: type[Struct], prefix: str = "") -> dict[str, str]:
@@ -70,48 +75,128 @@ def paths_of(rows: Iterable[Parameter], start: str, struct: type[Struct], prefix
     return {f"{start}.{row.key}": f"{prefix}{row.name}" for row in [*rows][::-1] if row.key in keys}
 
 
-def read_rows(
-    given: Mapping[str, Any], rows: Mapping[str, Parameter], settings: Settings, prefix: str = ""
-) -> tuple[dict[str, Any], dict[str, str]]:
-    """The value of each key of a table, by its rows' names, and which field gave it; null is the default.
+def unserved(*names: str) -> tuple[Parameter, ...]:
+    """Fields that would change the answer, or whom it may be shown to: null alone is served."""
+    return tuple(Parameter(name, Anything(), None, default_only=True) for name in names)
 
-    Raises RequestError, naming the field as it was written after `prefix`.
-    """
-    values = {row.key: row.default for row in rows.values() if row.key}
-    names: dict[str, str] = {}
-    asked: set[str] = set()
-    for name, value in given.items():
-        if value is None:
-            continue
-        row = rows.get(name)
-        if row is None:
-            handle_unknown_field(name, rows, settings, prefix)
-            continue
-        shown = f"{prefix}{name}"
-        value = read_field(row.kind, shown, value, settings)
-        if row.equivalents:
-            value = row.equivalents.get(value, value)
-        if row.default_only and value != row.default:
-            raise row.refused(shown, value)
-        if row.key is None:
-            continue
-        if value == row.default and value in (None, ()):
-            # It asks for nothing, as null.
-            names.setdefault(row.key, shown)
-            continue
-        if row.key in asked:
-            if values[row.key] != value:
-                raise two_values(shown, names[row.key])
-            continue
-        asked.add(row.key)
-        names[row.key] = shown
-        values[row.key] = value
-    return values, names
+
+def harmless(*names: str) -> tuple[Parameter, ...]:
+    """Fields that change nothing in an answer."""
+    return tuple(Parameter(name, Anything(), None) for name in names)
+
+
+NOTHING = (None, ())
+"""Defaults that ask for nothing, as null."""
+
+
+class Table(dict[str, Parameter], Nested):
+    """The fields of an object: rows, by their names."""
+
+    def __init__(
+        self, rows: Iterable[Parameter], required: tuple[str, ...] = (), either: tuple[str, str] | None = None
+    ) -> None:
+        """`required`: those that there must be. `either`: two of which there must be exactly one."""
+        super().__init__((row.name, row) for row in rows)
+        self.required = required
+        self.either = either
+        self._defaults = {row.key: row.default for row in self.values() if row.key}
+
+    @property
+    def schema(self) -> JsonSchema:
+        shown = {name: row.kind.schema if name in self.required else row.schema for name, row in self.items()}
+        schema: JsonSchema = {"type": "object", "properties": shown}
+        if self.required:
+            schema["required"] = [*self.required]
+        if self.either is not None:
+            schema["anyOf"] = [{"required": [name]} for name in self.either]
+        return schema
+
+    def described(self, settings: Settings) -> JsonSchema:
+        """The schema, as OpenApi asks for it."""
+        return self.schema
+
+    @property
+    def description(self) -> str:
+        return "an object"
+
+    def read(self, name: str, given: Any, settings: Settings) -> tuple[dict[str, Any], dict[str, str]]:
+        """The value of each key, and which field gave it; null is the default. Raises RequestError.
+
+        Fields are named by their places in `name`, or where that is empty, as they are.
+        """
+        values, names = dict(self._defaults), dict[str, str]()
+        asked: set[str] = set()
+        for row, shown, value in self._given(name, given, settings):
+            key = row.key
+            if key is None:
+                continue
+            if value == row.default and value in NOTHING:
+                names.setdefault(key, shown)
+            elif key not in asked:
+                asked.add(key)
+                names[key] = shown
+                values[key] = value
+            elif values[key] != value:
+                raise two_values(shown, names[key])
+        return values, names
+
+    def given(self, body: Mapping[str, Any], settings: Settings) -> dict[str, Any]:
+        """The value of each key that a body gives; raises RequestError."""
+        given = self._given("", body, settings)
+        return {row.key: value for row, _, value in given if row.key is not None and value is not None}
+
+    def _given(self, place: str, given: Any, settings: Settings) -> Iterator[tuple[Parameter, str, Any]]:
+        """Of each field that is there: its row, what it is called, and its value."""
+        if not isinstance(given, dict):
+            raise PayloadError.of(place, given, self.description)
+        prefix = f"{place}." if place else ""
+        for name, value in given.items():
+            if value is None:
+                continue
+            row = self.get(name)
+            if row is None:
+                handle_unknown_field(name, self, settings, prefix)
+                continue
+            shown = f"{prefix}{name}"
+            value = read_field(row.kind, shown, value, settings)
+            if row.equivalents:
+                value = row.equivalents.get(value, value)
+            if row.default_only and value != row.default:
+                raise row.refused(shown, value)
+            yield row, shown, value
+        for name in self.required:
+            if given.get(name) is None:
+                shown, kind = f"{prefix}{name}", self[name].kind
+                expected = kind.description
+                if name in given:
+                    raise PayloadError.of(shown, None, expected)
+                raise PayloadError(f"{shown}: expected {expected}, but there is no such field", shown)
+        if self.either is not None:
+            self._check_either(prefix, given, *self.either)
+
+    def _check_either(self, prefix: str, given: Mapping[str, Any], one: str, other: str) -> None:
+        there = [name for name in (one, other) if given.get(name) is not None]
+        if not there:
+            expected = f"{self[one].kind.description}, or a field {other}"
+            raise PayloadError(f"{prefix}{one}: expected {expected}, but there is none", f"{prefix}{one}")
+        if len(there) > 1:
+            raise ParameterError(f"{prefix}{other}: cannot be combined with {one}", f"{prefix}{other}")
 
 
 def two_values(name: str, other: str) -> ParameterError:
     """The error for a parameter that is given by two of its names with two values; with one value they are one."""
     return ParameterError(f"{name}: the same parameter as {other}, which has another value; set only one of them", name)
+
+
+def add_values(
+    values: dict[str, Any], names: dict[str, str], more: Mapping[str, Any], more_names: Mapping[str, str]
+) -> None:
+    """Adds what an object `parameters` says to what a body says beside it, both as Table.read has them; raises
+    ParameterError where they differ."""
+    for key, name in more_names.items():
+        if key in names and values[key] != more[key]:
+            raise two_values(names[key], name)
+        values[key], names[key] = more[key], name
 
 
 MAX_LOGGED_NAMES = 1000

@@ -3,6 +3,8 @@
     Form({"name": Filled(), "strict": Boolean(), "id": None}, ("name",))     an object of known fields
     Tagged("type", {"text": Form(...), "image": Form(...)})                  one of several objects, by a field
     Listed(Filled(), 1, 64)                                                  a list
+    TextOr(Listed(...), "a list of items")                                   a string, or what a form reads
+    Made(Form(...), make)                                                    what is made of one
 
 What is read has the fields that are there, and no nulls: they are the same as leaving a field out. What is wrong is
 named by its place, such as messages[2].content[0].text.
@@ -15,14 +17,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...model.errors import ParameterError, PayloadError, UnsupportedError
+from ...model.errors import ParameterError, PayloadError, RequestError, UnsupportedError
 from ...model.options import Settings
 from ..base import JsonSchema
 from .fields import handle_unknown_field
 from .kinds import Filled, Kind, Nested, Text, read_field
 from .schemas import array, objects, one_of
 
-__all__ = ["Form", "Listed", "Tagged", "Unread"]
+__all__ = ["Form", "Listed", "Loose", "Made", "Tagged", "TextOr", "Unread"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,13 +35,14 @@ class Form(Nested):
     """None: whatever it is, it has no effect (docs/decisions.md: Wrong types)."""
     required: tuple[str, ...] = ()
     texts: Mapping[str, bool] = field(init=False, repr=False, compare=False)
-    """The fields that are any string, and whether it may be empty: there are thousands of them in a long history, and
+    """The fields that may be any string, and whether an empty one: there are thousands of them in a long history, and
     the place of one is only put together where it is no string."""
 
     def __post_init__(self) -> None:
-        plain = {Text(): True, Filled(): False}
         texts = {
-            name: plain[kind] for name, kind in self.fields.items() if isinstance(kind, Text | Filled) and kind in plain
+            name: kind != Filled()
+            for name, kind in self.fields.items()
+            if kind in (Text(), Filled()) or (isinstance(kind, Nested) and kind.any_text)
         }
         object.__setattr__(self, "texts", texts)
 
@@ -66,7 +69,7 @@ class Form(Nested):
                 continue
             kind = fields.get(key, self)
             if kind is self:
-                handle_unknown_field(key, self.fields, settings, f"{INDEX.sub('[]', name)}.")
+                handle_unknown_field(key, (*self.fields, tag), settings, f"{INDEX.sub('[]', name)}.")
             elif kind is not None:
                 read[key] = read_field(kind, f"{name}.{key}", value, settings)
         for key in self.required:
@@ -76,6 +79,13 @@ class Form(Nested):
                 # Says what is expected in its place.
                 read_field(kind, f"{name}.{key}", None, settings)
         return read
+
+
+class Loose(Form):
+    """An object that is not read: whatever is in it has no effect."""
+
+    def read(self, name: str, given: Any, settings: Settings, tag: str = "") -> dict[str, Any]:
+        return {}
 
 
 INDEX = re.compile(r"\[\d+\]")
@@ -94,6 +104,8 @@ class Tagged(Nested):
     """The tag of an object that has none."""
     other: Form | None = None
     """What an object with another tag is."""
+    refused: type[RequestError] = UnsupportedError
+    """The error for a string that is no tag."""
 
     @property
     def schema(self) -> JsonSchema:
@@ -123,18 +135,19 @@ class Tagged(Nested):
         tag = given.get(self.tag)
         if tag is None and self.infer is not None:
             tag = self.infer(given)
-        form = self.forms.get(tag, self.other) if isinstance(tag, str) else None
-        if form is None or not isinstance(tag, str):
-            refused = UnsupportedError if isinstance(tag, str) else PayloadError
-            raise refused.of(f"{name}.{self.tag}", tag, " or ".join(map(repr, self.forms)) + self.where)
-        return tag, form.read(name, given, settings, self.tag)
+        if isinstance(tag, str):
+            form = self.forms.get(tag, self.other)
+            if form is not None:
+                return tag, form.read(name, given, settings, self.tag)
+        refused = self.refused if isinstance(tag, str) else PayloadError
+        raise refused.of(f"{name}.{self.tag}", tag, " or ".join(map(repr, self.forms)) + self.where)
 
 
 @dataclass(frozen=True, slots=True)
 class Unread(Nested):
     """A field that may have no effect: who reads the object decides, and reads it by `form` then."""
 
-    form: Nested
+    form: Kind | Nested
 
     @property
     def schema(self) -> JsonSchema:
@@ -146,6 +159,28 @@ class Unread(Nested):
 
     def read(self, name: str, given: Any, settings: Settings) -> Any:
         return given
+
+
+@dataclass(frozen=True, slots=True)
+class Made(Nested):
+    """What is made of what a form reads."""
+
+    form: Kind | Nested
+    make: Callable[[str, Any], Any] = field(repr=False)
+    """Given the place, and what was read; it may raise RequestError."""
+    said: str = ""
+    """The description, where it is not the form's."""
+
+    @property
+    def schema(self) -> JsonSchema:
+        return self.form.schema
+
+    @property
+    def description(self) -> str:
+        return self.said or self.form.description
+
+    def read(self, name: str, given: Any, settings: Settings) -> Any:
+        return self.make(name, read_field(self.form, name, given, settings))
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,10 +201,43 @@ class Listed(Nested):
         return f"a list of {self.noun}"
 
     def read(self, name: str, given: Any, settings: Settings) -> list[Any]:
+        entries, kind = enumerate(self.entries(name, given)), self.kind
+        if isinstance(kind, Nested):
+            return [kind.read(f"{name}[{index}]", one, settings) for index, one in entries]
+        return [kind.read(f"{name}[{index}]", one) for index, one in entries]
+
+    def entries(self, name: str, given: Any) -> list[Any]:
+        """The entries, which are not read yet; raises RequestError where it is no list, or none of this length."""
         if not isinstance(given, list):
-            raise PayloadError.of(name, given, f"a list of {self.noun}")
+            raise PayloadError.of(name, given, self.description)
         if len(given) < self.least:
-            raise ParameterError.of(name, given, f"a list of {self.noun}, at least {self.least}")
+            raise ParameterError.of(name, given, f"{self.description}, at least {self.least}")
         if self.most is not None and len(given) > self.most:
             raise ParameterError(f"{name}: expected at most {self.most} {self.noun}, got {len(given)}", name)
-        return [read_field(self.kind, f"{name}[{index}]", one, settings) for index, one in enumerate(given)]
+        return given
+
+
+@dataclass(frozen=True, slots=True)
+class TextOr(Nested):
+    """A string, or what a form reads."""
+
+    form: Nested
+    noun: str
+    """What the form reads, in words."""
+    words: tuple[str, ...] = ()
+    """What the string may be; none: anything."""
+
+    @property
+    def schema(self) -> JsonSchema:
+        return one_of(Text(self.words).schema, self.form.schema)
+
+    @property
+    def description(self) -> str:
+        return f"{'one of ' + ', '.join(self.words) if self.words else 'a string'}, or {self.noun}"
+
+    def read(self, name: str, given: Any, settings: Settings) -> Any:
+        if isinstance(given, str):
+            return Text(self.words).read(name, given)
+        if not isinstance(given, dict | list):
+            raise PayloadError.of(name, given, self.description)
+        return self.form.read(name, given, settings)

@@ -7,7 +7,7 @@ Whether a schema, an expression or a grammar can be compiled, the engine's side 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -16,13 +16,15 @@ import msgspec
 from ...model.errors import ParameterError, PayloadError, UnsupportedError
 from ...model.generation import StructuredOutput
 from ...model.options import Settings
-from ..base import JsonSchema, Payload, encode
-from .fields import handle_unknown_field
-from .kinds import TEXTS, TEXTS_LENGTH, Object, Text, Texts, Tree
-from .schemas import FILLED, STRING, array, objects, one_of
+from ..base import encode
+from .fields import Parameter, unserved
+from .forms import Form, Listed, Made, Tagged
+from .kinds import TEXTS, TEXTS_LENGTH, Anything, Boolean, Kind, Object, Refused, Text, Texts, Tree
+from .schemas import FILLED, OFF, ON, array, one_of
 
 __all__ = [
-    "GUIDES", "AskedGuide", "Schema", "json_guide", "one_guide", "read_guide", "refuse_schema", "regex_guide",
+    "GUIDES", "JSON_GUIDE", "NAMED_SCHEMA", "REGEX_GUIDE", "AskedGuide", "guide_rows", "guides_of_others",
+    "no_schema", "one_guide", "read_guide",
 ]  # fmt: skip
 
 
@@ -35,15 +37,14 @@ class AskedGuide(NamedTuple):
     @property
     def own(self) -> dict[str, str]:
         """For ClientFields.own."""
-        return {} if self.output is None else {"sampling.structured_output": self.field}
+        return {} if self.output is None else {f"sampling.{KEY}": self.field}
 
 
-def read_guide(payload: Payload, settings: Settings) -> AskedGuide:
-    """The guide that a request asks for, at most one; raises RequestError."""
+def read_guide(values: Mapping[str, Any]) -> AskedGuide:
+    """The guide that a request asks for by GUIDES, which have been read, at most one; raises ParameterError."""
     found, found_name = AskedGuide(), ""
-    for name, kind in GUIDES.items():
-        given = payload.get(name)
-        guide = AskedGuide() if given is None else kind.read(name, given, settings)
+    for name in GUIDES:
+        guide: AskedGuide = values.get(name, AskedGuide())
         if guide.output is None:
             continue
         if found.output is None:
@@ -63,200 +64,174 @@ def one_guide(guide: AskedGuide, name: str, other: AskedGuide, other_name: str) 
     return guide
 
 
-def refuse_schema(form: Mapping[str, Any], names: Iterable[str], place: str) -> None:
-    """Raises ParameterError for a schema beside a type that has none: the answer would not conform to it."""
-    for name in names:
-        if form.get(name) is not None:
-            expected = f"none with the type {form.get('type')!r}"
-            raise ParameterError.of(f"{place}.{name}", form[name], expected)
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A JSON object that is not empty, or it as text, which is what it becomes."""
 
+    description: str
+    members: tuple[str, ...] = ()
+    """One of these it must have; none: any."""
+    schema = one_of({"type": "object", "minProperties": 1}, FILLED)
 
-def _response_format(name: str, given: Any, settings: Settings) -> AskedGuide:
-    kind = Object().read(name, given).get("type")
-    shown = f"{name}.type"
-    if kind == "structural_tag":
-        # The tag is the form itself, as in vLLM's server.
-        return _structural_tag(name, given, settings)
-    Text(("text", "json_object", "json_schema", "structural_tag")).read(shown, kind)
-    for key, value in given.items():
-        if value is not None and key not in FORMAT_KEYS:
-            handle_unknown_field(key, FORMAT_KEYS, settings, f"{name}.")
-    if kind == "text":
-        refuse_schema(given, ("json_schema", *OBJECT_SCHEMAS), name)
-        return AskedGuide()
-    if kind == "json_object":
-        refuse_schema(given, ("json_schema",), name)
-        return _object_schema(name, given) or AskedGuide(StructuredOutput(json_object=True), name)
-    refuse_schema(given, OBJECT_SCHEMAS, name)
-    inner = Object().read(f"{name}.json_schema", given.get("json_schema"))
-    for key, kind_of in (("name", str), ("description", str), ("strict", bool)):
-        value = inner.get(key)
-        if value is not None and not isinstance(value, kind_of):
-            expected = "a string" if kind_of is str else "true or false"
-            raise PayloadError.of(f"{name}.json_schema.{key}", value, expected)
-    for key in inner:
-        if key not in SCHEMA_KEYS:
-            handle_unknown_field(key, SCHEMA_KEYS, settings, f"{name}.json_schema.")
-    return json_guide(f"{name}.json_schema.schema", inner.get("schema"), settings)
-
-
-def _object_schema(name: str, form: Mapping[str, Any]) -> AskedGuide | None:
-    """The schema beside `json_object`, if there is one."""
-    found: AskedGuide | None = None
-    for key in OBJECT_SCHEMAS:
-        if form.get(key) is not None:
-            guide = json_guide(f"{name}.{key}", form[key])
-            found = guide if found is None else one_guide(found, found.field, guide, guide.field)
-    return found
-
-
-OBJECT_SCHEMAS = ("schema", "value")
-"""Where the schema is that some clients give with `json_object`: llama.cpp's and others' `schema`, TGI's `value`."""
-FORMAT_KEYS = ("type", "json_schema", *OBJECT_SCHEMAS)
-SCHEMA_KEYS = ("name", "description", "schema", "strict")
-
-
-def _structured(name: str, given: Any, settings: Settings) -> AskedGuide:
-    entries = {key: value for key, value in Object().read(name, given).items() if value is not None}
-    for key, value in entries.items():
-        if key in UNSERVED and value:
-            raise UnsupportedError(f"{name}.{key}: not supported", f"{name}.{key}")
-        if key not in KINDS and key not in UNSERVED:
-            handle_unknown_field(key, (*KINDS, *UNSERVED), settings, f"{name}.")
-    kinds = [key for key in entries if key in KINDS]
-    if len(kinds) != 1:
-        raise ParameterError.of(name, kinds, "exactly one of " + ", ".join(KINDS))
-    (kind,) = kinds
-    return KINDS[kind](f"{name}.{kind}", entries[kind], settings)
-
-
-UNSERVED = ("disable_any_whitespace", "disable_additional_properties", "whitespace_pattern")
-
-
-def json_guide(name: str, given: Any, settings: Settings | None = None) -> AskedGuide:
-    """Text that conforms to a schema, which is given as an object or as text."""
-    expected = "a JSON schema, a non-empty object"
-    schema = given
-    if isinstance(given, str):
-        try:
-            schema = msgspec.json.decode(given)
-        except (msgspec.DecodeError, RecursionError):
-            raise PayloadError.of(name, given, expected) from None
-    if not isinstance(schema, dict):
-        raise PayloadError.of(name, given, expected)
-    if not schema:
-        raise ParameterError.of(name, given, expected)
-    return AskedGuide(StructuredOutput(json_schema=encode(Tree().read(name, schema)).decode()), name)
-
-
-def _json_object(name: str, given: Any, settings: Settings) -> AskedGuide:
-    if given is not True:
-        raise ParameterError.of(name, given, "true")
-    return AskedGuide(StructuredOutput(json_object=True), name)
+    def read(self, name: str, given: Any) -> str:
+        document = given
+        if isinstance(given, str):
+            try:
+                document = msgspec.json.decode(given)
+            except (msgspec.DecodeError, RecursionError):
+                raise PayloadError.of(name, given, self.description) from None
+        if not isinstance(document, dict):
+            raise PayloadError.of(name, given, self.description)
+        if not document or (self.members and not any(map(document.get, self.members))):
+            raise ParameterError.of(name, given, self.description)
+        return encode(Tree().read(name, document)).decode()
 
 
 @dataclass(frozen=True, slots=True)
-class Schema:
-    """A JSON schema, as an object or as text; `json_guide` reads it."""
+class Written:
+    """A string that is more than white space."""
 
-    @property
-    def schema(self) -> JsonSchema:
-        return SCHEMA
+    schema = FILLED
+    description = "a non-empty string"
 
-    @property
-    def description(self) -> str:
-        return "a JSON schema"
-
-    def read(self, name: str, given: Any) -> Any:
-        json_guide(name, given)
-        return given
+    def read(self, name: str, given: Any) -> str:
+        text = Text().read(name, given)
+        if not text.strip():
+            raise ParameterError.of(name, given, self.description)
+        return text
 
 
-def regex_guide(name: str, given: Any, settings: Settings | None = None) -> AskedGuide:
-    """Text that matches an expression."""
-    return AskedGuide(StructuredOutput(regex=_text(name, given)), name)
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """A list of at least one string."""
+
+    schema = array(FILLED | {"maxLength": TEXTS_LENGTH}, 1, TEXTS)
+    description = "a non-empty list of non-empty strings"
+
+    def read(self, name: str, given: Any) -> tuple[str, ...]:
+        if not isinstance(given, list):
+            raise PayloadError.of(name, given, "a list of non-empty strings")
+        if not given:
+            raise ParameterError.of(name, given, self.description)
+        return Texts().read(name, given)
 
 
-def _grammar(name: str, given: Any, settings: Settings) -> AskedGuide:
-    return AskedGuide(StructuredOutput(grammar=_text(name, given)), name)
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """true: any object is asked for."""
+
+    schema = ON
+    description = "true"
+
+    def read(self, name: str, given: Any) -> bool:
+        if given is not True:
+            raise ParameterError.of(name, given, self.description)
+        return True
 
 
-def _structural_tag(name: str, given: Any, settings: Settings) -> AskedGuide:
-    expected = "a structural tag, an object with format or structures, or it as JSON text"
-    tag = given
-    if isinstance(given, str):
-        try:
-            tag = msgspec.json.decode(given)
-        except (msgspec.DecodeError, RecursionError):
-            raise PayloadError.of(name, given, expected) from None
-    if not isinstance(tag, dict):
-        raise PayloadError.of(name, given, expected)
-    if not (tag.get("format") or tag.get("structures")):
-        raise ParameterError.of(name, given, expected)
-    return AskedGuide(StructuredOutput(structural_tag=encode(Tree().read(name, tag)).decode()), name)
+@dataclass(frozen=True, slots=True)
+class Unserved:
+    """A switch that may be off."""
+
+    schema = OFF
+    description = "not supported"
+
+    def read(self, name: str, given: Any) -> None:
+        if given:
+            raise UnsupportedError(f"{name}: not supported", name)
 
 
-def _choice(name: str, given: Any, settings: Settings) -> AskedGuide:
-    if not isinstance(given, list):
-        raise PayloadError.of(name, given, "a list of non-empty strings")
-    if not given:
-        raise ParameterError.of(name, given, "a non-empty list of non-empty strings")
-    return AskedGuide(StructuredOutput(choice=Texts().read(name, given)), name)
+def _guide(sets: str, kind: Kind) -> Made:
+    """What becomes a field of StructuredOutput."""
+    return Made(kind, lambda name, read: AskedGuide(StructuredOutput(**{sets: read}), name))
 
 
-def _whitespace(name: str, given: Any, settings: Settings) -> AskedGuide:
-    raise UnsupportedError(f"{name}: not supported", name)
-
-
-def _text(name: str, given: Any) -> str:
-    text = Text().read(name, given)
-    if not text.strip():
-        raise ParameterError.of(name, given, "a non-empty string")
-    return text
-
-
-Read = Callable[[str, Any, Settings], AskedGuide]
-
-KINDS: dict[str, Read] = {
-    "json": json_guide,
-    "regex": regex_guide,
-    "choice": _choice,
-    "grammar": _grammar,
-    "json_object": _json_object,
-    "structural_tag": _structural_tag,
+JSON_GUIDE = _guide("json_schema", Document("a JSON schema, a non-empty object"))
+REGEX_GUIDE = _guide("regex", Written())
+TAG = "a structural tag, an object with format or structures, or it as JSON text"
+KINDS: Mapping[str, Made] = {
+    "json": JSON_GUIDE,
+    "regex": REGEX_GUIDE,
+    "choice": _guide("choice", Choices()),
+    "grammar": _guide("grammar", Written()),
+    "json_object": _guide("json_object", Wanted()),
+    "structural_tag": _guide("structural_tag", Document(TAG, ("format", "structures"))),
 }
 """The members of `structured_outputs`."""
+UNSERVED = ("disable_any_whitespace", "disable_additional_properties", "whitespace_pattern")
 
 
-class Guide(NamedTuple):
-    """A field that asks for a guide: how it is read, and what it may be."""
+def _only(name: str, read: dict[str, Any]) -> AskedGuide:
+    """The one that `structured_outputs` asks for."""
+    kinds = [key for key in read if key in KINDS]
+    if len(kinds) != 1:
+        raise ParameterError.of(name, kinds, "exactly one of " + ", ".join(KINDS))
+    asked: AskedGuide = read[kinds[0]]
+    return asked
 
-    read: Read
-    schema: JsonSchema
+
+def no_schema(kind: str, *names: str) -> Mapping[str, Refused]:
+    """Fields of a schema beside a type that has none: the answer would not conform to it."""
+    return dict.fromkeys(names, Refused(f"none with the type {kind!r}"))
 
 
-SCHEMA = one_of({"type": "object", "minProperties": 1}, FILLED)
-"""A JSON schema, as an object or as text."""
+class TagForm(Form):
+    """A structural tag is the form itself, as in vLLM's server."""
 
-RESPONSE_FORMAT: JsonSchema = one_of(
-    objects(["type"], type={"const": "text"}),
-    objects(["type"], type={"const": "json_object"}, schema=SCHEMA, value=SCHEMA),
-    objects(
-        ["type", "json_schema"],
-        type={"const": "json_schema"},
-        json_schema=objects(["schema"], schema=SCHEMA, name=STRING, description=STRING, strict={"type": "boolean"}),
-    ),
-    objects(["type"], type={"const": "structural_tag"}, format={"type": "object"}, structures={"type": "array"}),
+    def read(self, name: str, given: Any, settings: Settings, tag: str = "") -> dict[str, Any]:
+        return {"schema": KINDS["structural_tag"].read(name, given, settings)}
+
+
+BESIDE = ("schema", "value")
+"""Where the schema is that some clients give with `json_object`: llama.cpp's and others' `schema`, TGI's `value`."""
+NAMED_SCHEMA = Form({"name": Text(), "description": Text(), "schema": JSON_GUIDE, "strict": Boolean()}, ("schema",))
+FORMAT = Tagged(
+    "type",
+    {
+        "text": Form(no_schema("text", "json_schema", *BESIDE)),
+        "json_object": Form({**no_schema("json_object", "json_schema"), **dict.fromkeys(BESIDE, JSON_GUIDE)}),
+        "json_schema": Form({"json_schema": NAMED_SCHEMA, **no_schema("json_schema", *BESIDE)}, ("json_schema",)),
+        "structural_tag": TagForm({"format": Object(), "structures": Listed(Anything())}),
+    },
+    refused=ParameterError,
 )
 
-GUIDES: Mapping[str, Guide] = {
-    "response_format": Guide(_response_format, RESPONSE_FORMAT),
-    "structured_outputs": Guide(_structured, {"type": "object"}),
-    "guided_json": Guide(json_guide, SCHEMA),
-    "guided_json_object": Guide(_json_object, {"const": True}),
-    "guided_regex": Guide(regex_guide, FILLED),
-    "guided_choice": Guide(_choice, array({**FILLED, "maxLength": TEXTS_LENGTH}, 1, TEXTS)),
-    "guided_grammar": Guide(_grammar, FILLED),
-    "guided_whitespace_pattern": Guide(_whitespace, {"type": "null"}),
+
+def _asked(name: str, read: tuple[str, dict[str, Any]]) -> AskedGuide:
+    """What a `response_format` asks for."""
+    kind, form = read
+    if kind == "text":
+        return AskedGuide()
+    found: list[AskedGuide] = [form[key] for key in BESIDE if key in form]
+    if kind == "json_schema":
+        found = [form["json_schema"]["schema"]]
+    if not found:
+        return AskedGuide(StructuredOutput(json_object=True), name)
+    return found[0] if len(found) == 1 else one_guide(found[0], found[0].field, found[1], found[1].field)
+
+
+GUIDES: Mapping[str, Made] = {
+    "response_format": Made(FORMAT, _asked),
+    "structured_outputs": Made(Form({**KINDS, **dict.fromkeys(UNSERVED, Unserved())}), _only),
+    **{f"guided_{name}": guide for name, guide in KINDS.items() if name != "structural_tag"},
 }
 """The fields of a request."""
+
+
+def guide_rows(*names: str) -> tuple[Parameter, ...]:
+    """Rows for fields of GUIDES, for the tables of dialects whose fields are all in tables."""
+    return tuple(
+        Parameter(name, Made(GUIDES[name], lambda place, asked: asked.output, "as in OpenAI chat"), None, KEY)
+        for name in names
+    )
+
+
+KEY = "structured_output"
+
+
+def guides_of_others(*served: str) -> tuple[Parameter, ...]:
+    """Rows for guides by the names of other APIs, but for those that a dialect serves: to ignore one would give an
+    answer in another form than the one that was asked for.
+    """
+    names = (*GUIDES, "guided_whitespace_pattern", "output_format", "grammar")
+    return unserved(*(name for name in names if name not in served))

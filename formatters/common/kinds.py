@@ -6,17 +6,15 @@ Kind.read(name, given) -> value, or an error that names the field
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any, Protocol
-
-import msgspec
+from typing import Any, Protocol
 
 from ...model.errors import ParameterError, PayloadError
 from ...model.options import Settings
 from ..base import JsonSchema
-from .schemas import FILLED, STRING, array, one_of
+from .schemas import ANY, BOOLEAN, FILLED, NULL, OBJECT, STRING, array, one_of
 
 __all__ = [
-    "IDS",
+    "ID",
     "LARGEST",
     "LARGEST_ID",
     "SMALLEST",
@@ -25,27 +23,25 @@ __all__ = [
     "Anything",
     "Boolean",
     "Filled",
-    "Ids",
     "Integer",
     "Kind",
     "Nested",
     "Number",
     "Object",
+    "Refused",
     "Text",
     "Texts",
     "Tree",
     "read_field",
-    "read_ids",
 ]
 
 SMALLEST, LARGEST = -(2**63), 2**63 - 1
 """Integers travel to the engine as msgpack, and on into 64-bit tensors."""
 LARGEST_ID = 2**31 - 1
-TokenIds = tuple[Annotated[int, msgspec.Meta(ge=0, le=LARGEST_ID)], ...]
+ID: JsonSchema = {"type": "integer", "minimum": 0, "maximum": LARGEST_ID}
 TEXTS = 64
 TEXTS_LENGTH = 4096
 """Stop strings are looked for at every token, in time and memory that other requests pay for too."""
-IDS = 1024
 DEPTH = 100
 
 
@@ -71,6 +67,8 @@ class Nested:
     """A kind that has fields or entries of its own; the settings say what is done about unknown fields."""
 
     __slots__ = ()
+    any_text = False
+    """Whether any string is read as it is."""
 
     @property
     def schema(self) -> JsonSchema:
@@ -102,7 +100,7 @@ class Boolean:
 
     @property
     def schema(self) -> JsonSchema:
-        return {"enum": [True, False, *self.words]} if self.words else {"type": "boolean"}
+        return {"enum": [True, False, *self.words]} if self.words else BOOLEAN
 
     @property
     def description(self) -> str:
@@ -179,7 +177,7 @@ class Texts:
     @property
     def schema(self) -> JsonSchema:
         text = {**FILLED, "maxLength": TEXTS_LENGTH}
-        return one_of(text, array(text, le=TEXTS), *([{"type": "boolean"}] if self.flag else []))
+        return one_of(text, array(text, le=TEXTS), *([BOOLEAN] if self.flag else []))
 
     @property
     def description(self) -> str:
@@ -200,41 +198,6 @@ class Texts:
         if len(given) > TEXTS or sum(map(len, given)) > TEXTS_LENGTH:
             raise ParameterError(f"{name}: expected at most {TEXTS} strings of {TEXTS_LENGTH} characters in all", name)
         return tuple(given)
-
-
-@dataclass(frozen=True, slots=True)
-class Ids:
-    """A list of token ids."""
-
-    @property
-    def schema(self) -> JsonSchema:
-        return array({"type": "integer", "minimum": 0, "maximum": LARGEST_ID}, le=IDS)
-
-    @property
-    def description(self) -> str:
-        return "a list of token ids"
-
-    def read(self, name: str, given: Any) -> tuple[int, ...]:
-        if not isinstance(given, list):
-            raise PayloadError.of(name, given, "a list of token ids")
-        if len(given) > IDS:
-            raise ParameterError(f"{name}: expected at most {IDS} token ids", name)
-        one = Integer(0, LARGEST_ID)
-        return tuple(one.read(f"{name}[{index}]", value) for index, value in enumerate(given))
-
-
-def read_ids(given: list[Any], name: str) -> tuple[int, ...]:
-    """A prompt's token ids. Of the million that there may be only a wrong one is checked by itself."""
-    try:
-        return msgspec.convert(given, TokenIds)
-    except msgspec.ValidationError:
-        one = Integer(0, LARGEST_ID)
-    return tuple(
-        int(value)
-        if type(value) in (int, float) and 0 <= value <= LARGEST_ID and value == int(value)
-        else one.read(f"{name}[{index}]", value)
-        for index, value in enumerate(given)
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,13 +230,8 @@ class Text:
 class Filled:
     """A string that is not empty."""
 
-    @property
-    def schema(self) -> JsonSchema:
-        return FILLED
-
-    @property
-    def description(self) -> str:
-        return "a non-empty string"
+    schema = FILLED
+    description = "a non-empty string"
 
     def read(self, name: str, given: Any) -> str:
         if not isinstance(given, str):
@@ -287,17 +245,12 @@ class Filled:
 class Object:
     """A JSON object, whatever is in it."""
 
-    @property
-    def schema(self) -> JsonSchema:
-        return {"type": "object"}
-
-    @property
-    def description(self) -> str:
-        return "an object"
+    schema = OBJECT
+    description = "an object"
 
     def read(self, name: str, given: Any) -> dict[str, Any]:
         if not isinstance(given, dict):
-            raise PayloadError.of(name, given, "an object")
+            raise PayloadError.of(name, given, self.description)
         return given
 
 
@@ -323,13 +276,20 @@ class Tree(Object):
 class Anything:
     """For what is refused whatever it is."""
 
-    @property
-    def schema(self) -> JsonSchema:
-        return {}
-
-    @property
-    def description(self) -> str:
-        return "anything"
+    schema = ANY
+    description = "anything"
 
     def read(self, name: str, given: Any) -> Any:
         return given
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """What must not be there, in this place; null is not there."""
+
+    description: str
+    """What is expected in its place."""
+    schema = NULL
+
+    def read(self, name: str, given: Any) -> Any:
+        raise ParameterError.of(name, given, self.description)

@@ -9,11 +9,21 @@ from collections.abc import Iterable
 
 from ..base import JsonSchema
 
-__all__ = ["FILLED", "STRING", "array", "nullable", "objects", "one_of"]
+__all__ = [
+    "ANY", "BOOLEAN", "FILLED", "INTEGER", "NULL", "OBJECT", "OFF", "ON", "STRING", "array", "nullable", "objects",
+    "one_of",
+]  # fmt: skip
 
 STRING: JsonSchema = {"type": "string"}
+BOOLEAN: JsonSchema = {"type": "boolean"}
+INTEGER: JsonSchema = {"type": "integer"}
 FILLED: JsonSchema = {"type": "string", "minLength": 1}
 """A string that is not empty."""
+OBJECT: JsonSchema = {"type": "object"}
+NULL: JsonSchema = {"type": "null"}
+ON: JsonSchema = {"const": True}
+OFF: JsonSchema = {"const": False}
+ANY: JsonSchema = {}
 
 
 def array(items: JsonSchema, ge: int = 0, le: int | None = None) -> JsonSchema:
@@ -28,7 +38,7 @@ def one_of(*schemas: JsonSchema) -> JsonSchema:
 
 def nullable(schema: JsonSchema) -> JsonSchema:
     """The schema, or null, which is the same as leaving a field out."""
-    return one_of(schema, {"type": "null"}) if schema and schema != {"type": "null"} else schema
+    return one_of(schema, NULL) if schema and schema != NULL else schema
 
 
 def objects(required: Iterable[str] = (), **properties: JsonSchema) -> JsonSchema:

@@ -14,7 +14,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from .fields import Parameter
-from .kinds import LARGEST_ID, SMALLEST, Anything, Boolean, Ids, Integer, Number, Text, Texts, Tree
+from .kinds import LARGEST_ID, SMALLEST, Anything, Boolean, Integer, Number, Text, Texts, Tree
+from .prompts import Ids
 from .vllm_kinds import Arguments, Biases, Likeliest, RequestTemplate, Salt, SomeIds, Truncation
 
 __all__ = ["FIELDS", "GENERATION_KEYS", "SAMPLED", "UNANSWERED", "row", "rows"]

@@ -9,8 +9,9 @@ from ...model.errors import ParameterError, PayloadError, UnsupportedError
 from ...model.generation import FITTING
 from ...model.options import Settings
 from ..base import JsonSchema, encode
-from .kinds import IDS, LARGEST, LARGEST_ID, SMALLEST, Ids, Integer, Nested, Number, Object
-from .schemas import FILLED, array, one_of
+from .kinds import ID, LARGEST, LARGEST_ID, SMALLEST, Integer, Nested, Number, Object
+from .prompts import IDS, Ids
+from .schemas import BOOLEAN, FILLED, INTEGER, OBJECT, array, one_of
 
 __all__ = ["TOP_LOGPROBS", "Arguments", "Biases", "Likeliest", "RequestTemplate", "Salt", "SomeIds", "Truncation"]
 
@@ -22,27 +23,19 @@ SALT = 1024
 TEMPLATE = 64 << 10
 ARGUMENTS = 64
 ARGUMENTS_BYTES = 64 << 10
+PLAIN: JsonSchema = {"type": ["string", "number"]}
 
 
 @dataclass(frozen=True, slots=True)
 class Biases:
     """An object: token ids, as text because JSON has no other keys, and what is added to their logits."""
 
-    @property
-    def schema(self) -> JsonSchema:
-        """As JSON Schema."""
-        bias = {"type": "number", "minimum": -100, "maximum": 100}
-        return {
-            "type": "object",
-            "patternProperties": {"^[0-9]{1,10}$": bias},
-            "additionalProperties": False,
-            "maxProperties": BIASES,
-        }
-
-    @property
-    def description(self) -> str:
-        """In words."""
-        return "an object: token ids, as text because JSON has no other keys, and what is added to their logits"
+    schema = OBJECT | {
+        "patternProperties": {"^[0-9]{1,10}$": {"type": "number", "minimum": -100, "maximum": 100}},
+        "additionalProperties": False,
+        "maxProperties": BIASES,
+    }
+    description = "an object: token ids, as text because JSON has no other keys, and what is added to their logits"
 
     def read(self, name: str, given: Any) -> dict[int, float]:
         biases: dict[int, float] = {}
@@ -60,15 +53,8 @@ class Biases:
 class Truncation:
     """How many of a prompt's tokens are kept: an integer from 1 on, or FITTING."""
 
-    @property
-    def schema(self) -> JsonSchema:
-        """As JSON Schema."""
-        return {"type": "integer", "anyOf": [{"const": FITTING}, {"minimum": 1, "maximum": LARGEST_ID}]}
-
-    @property
-    def description(self) -> str:
-        """In words."""
-        return f"an integer >= 1, or {FITTING} for what fits"
+    schema = INTEGER | {"anyOf": [{"const": FITTING}, {"minimum": 1, "maximum": LARGEST_ID}]}
+    description = f"an integer >= 1, or {FITTING} for what fits"
 
     def read(self, name: str, given: Any) -> int:
         value = Integer(FITTING, LARGEST_ID).read(name, given)
@@ -81,15 +67,8 @@ class Truncation:
 class SomeIds:
     """A list of at least one token id."""
 
-    @property
-    def schema(self) -> JsonSchema:
-        """As JSON Schema."""
-        return array({"type": "integer", "minimum": 0, "maximum": LARGEST_ID}, 1, IDS)
-
-    @property
-    def description(self) -> str:
-        """In words."""
-        return f"a list of 1 to {IDS} token ids"
+    schema = array(ID, 1, IDS)
+    description = f"a list of 1 to {IDS} token ids"
 
     def read(self, name: str, given: Any) -> tuple[int, ...]:
         ids = Ids().read(name, given)
@@ -102,15 +81,8 @@ class SomeIds:
 class Salt:
     """A string that is not empty, and not long."""
 
-    @property
-    def schema(self) -> JsonSchema:
-        """As JSON Schema."""
-        return {**FILLED, "maxLength": SALT}
-
-    @property
-    def description(self) -> str:
-        """In words."""
-        return f"a string of 1 to {SALT} characters"
+    schema = FILLED | {"maxLength": SALT}
+    description = f"a string of 1 to {SALT} characters"
 
     def read(self, name: str, given: Any) -> str:
         if not isinstance(given, str):
@@ -125,16 +97,8 @@ class Salt:
 class Arguments:
     """An object of texts, numbers and lists of these, for logits processors."""
 
-    @property
-    def schema(self) -> JsonSchema:
-        """As JSON Schema."""
-        plain: JsonSchema = {"type": ["string", "number"]}
-        return {"type": "object", "additionalProperties": one_of(plain, array(plain)), "maxProperties": ARGUMENTS}
-
-    @property
-    def description(self) -> str:
-        """In words."""
-        return f"an object of at most {ARGUMENTS} strings, numbers, or lists of these"
+    schema = OBJECT | {"additionalProperties": one_of(PLAIN, array(PLAIN)), "maxProperties": ARGUMENTS}
+    description = f"an object of at most {ARGUMENTS} strings, numbers, or lists of these"
 
     def read(self, name: str, given: Any) -> dict[str, Any]:
         entries = Object().read(name, given)
@@ -176,7 +140,7 @@ class Likeliest(Nested):
     def schema(self) -> JsonSchema:
         """As JSON Schema, of an endpoint that allows no more."""
         number = Integer(0, TOP_LOGPROBS).schema
-        return one_of(number, {"type": "boolean"}) if self.flag else number
+        return one_of(number, BOOLEAN) if self.flag else number
 
     @property
     def description(self) -> str:

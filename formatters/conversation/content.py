@@ -119,6 +119,7 @@ class Contents(Nested):
     noun: str = "parts"
     make: Callable[[], Content] = Content
     tagged: Tagged = field(init=False)
+    any_text = True
 
     def __post_init__(self) -> None:
         where = f" {self.where}" if self.where else ""

@@ -7,17 +7,17 @@ Each dialect reads its own forms of tools and choices; what these mean together 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...model.errors import ParameterError, PayloadError, UnsupportedError
+from ...model.errors import ParameterError, UnsupportedError
 from ...model.options import Settings
 from ..common.fields import log_once
 from ..common.forms import Form
 from ..common.kinds import Boolean, Filled, Text, Tree
 
-__all__ = ["CHOICES", "FUNCTION", "MODES", "TOOLS", "Choice", "Offer", "ToolUse", "known", "leave_out", "listed", "use"]
+__all__ = ["CHOICES", "FUNCTION", "MODES", "TOOLS", "Choice", "Offer", "ToolUse", "known", "leave_out", "use"]
 
 TOOLS = 1024
 """Tools in one request. OpenAI's limit is 128."""
@@ -122,14 +122,3 @@ def known(name: str, place: str, names: Collection[str]) -> str:
     if name not in names:
         raise ParameterError.of(place, name, "the name of one of the tools that are given")
     return name
-
-
-def listed(given: Any, name: str) -> Sequence[Any]:
-    """A list of at most TOOLS, whose entries are not read yet; null is an empty one. Raises RequestError."""
-    if given is None:
-        return ()
-    if not isinstance(given, list):
-        raise PayloadError.of(name, given, f"a list of {name}")
-    if len(given) > TOOLS:
-        raise ParameterError(f"{name}: expected at most {TOOLS}, got {len(given)}", name)
-    return given

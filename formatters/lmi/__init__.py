@@ -1,6 +1,6 @@
 """The LMI dialect: `{"inputs", "parameters", "stream"}`, the rolling-batch schema of LMI containers.
 
-    inputs.py       one text or several, for the bodies that take a list
+    body.py         the body: one text or several, `parameters`, `stream`
     parameters.py   what `parameters` may hold and what it means; schemas.py: what differs by back end
     reply.py        the answers; bodies.py their bodies, status.py the status of errors
     formatter_input.py   what output formatters of users are given in their place
@@ -17,18 +17,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, cast
 
-from ...model.errors import LmiError, PayloadError, UnsupportedError
+from ...model.errors import LmiError, UnsupportedError
 from ...model.generation import Generation, Sampling
 from ...model.options import Settings
 from ..base import Dialect, ParsedRequest, Payload, Request, Response, Route
 from ..client_fields import ClientFields
-from ..common.fields import Parameter, handle_unknown_field
 from . import embeddings as lmi_embeddings
+from .body import BODIES, Body
 from .formatter_input import for_formatters
 from .openapi import LMI, VECTORS
-from .parameters import PATHS, ROWS, Parameters, read_parameters
+from .parameters import PATHS, Parameters, parameters_of
 from .reply import (
     EVENTS,
     LINES,
@@ -40,28 +39,15 @@ from .reply import (
     refusal,
     unreadable,
 )
+from .schemas import schema_of
 
 __all__ = [
-    "DIALECT",
-    "FIELDS",
-    "LmiRequest",
-    "for_formatters",
-    "framing_of",
-    "generation_of",
-    "inputs_of",
-    "matches",
-    "parameters_of",
-    "parse",
-    "read_request",
-    "refuse",
-    "refuse_several",
-    "stream_of",
-]
+    "DIALECT", "LmiRequest", "for_formatters", "framing_of", "generation_of", "matches", "parse", "read_request",
+    "refuse", "refuse_several",
+]  # fmt: skip
 
 ROUTES: tuple[Route, ...] = ()
 OPENAPI = (LMI, VECTORS)
-
-FIELDS = ("inputs", "parameters", "stream")
 
 
 def matches(payload: Payload, request: Request, settings: Settings) -> bool:
@@ -89,11 +75,8 @@ def refuse(error: LmiError, payload: Payload | None, request: Request, settings:
     if settings.embeds:
         # The documented body is one of generated text.
         return unreadable(error)
-    try:
-        framing = None if payload is None else framing_of(stream_of(payload), settings)
-    except PayloadError:
-        framing = None
-    return refusal(error, framing)
+    stream = False if payload is None else payload.get("stream")
+    return refusal(error, framing_of(stream, settings) if stream is None or isinstance(stream, bool) else None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,15 +90,16 @@ class LmiRequest:
 
 
 def read_request(
-    payload: Payload, settings: Settings, rows: Mapping[str, Mapping[str, Parameter]] = ROWS, usual: Framing = LINES
+    payload: Payload, settings: Settings, bodies: Mapping[str, Body] = BODIES, usual: Framing = LINES
 ) -> LmiRequest:
-    """What a body asks for; raises RequestError. `rows` are as `read_parameters` has them, `usual` as `framing_of`."""
-    inputs = inputs_of(payload)
-    framing = framing_of(stream_of(payload), settings, usual)
-    parameters = read_parameters(parameters_of(payload, settings), settings, rows)
+    """What a body asks for; raises RequestError. `bodies` are as BODIES, `usual` as `framing_of` has it."""
+    schema = schema_of(settings)
+    values = bodies[schema.name].read_values(payload, settings)
+    framing = framing_of(values["stream"], settings, usual)
+    parameters = parameters_of(schema, *values["parameters"])
     if framing is not None:
         refuse_several(parameters)
-    return LmiRequest(inputs, parameters, framing)
+    return LmiRequest(values["inputs"], parameters, framing)
 
 
 def generation_of(asked: LmiRequest, request: Request, *, token_bytes: bool = False) -> Generation:
@@ -140,40 +124,6 @@ def generation_of(asked: LmiRequest, request: Request, *, token_bytes: bool = Fa
         overflow="clip",
         **parameters.generation,
     )
-
-
-def inputs_of(payload: Payload) -> str:
-    """The prompt."""
-    expected = "a non-empty string"
-    if "inputs" not in payload:
-        raise PayloadError(f"inputs: expected {expected}, but there is no such field", "inputs")
-    inputs = payload["inputs"]
-    if isinstance(inputs, list) and all(isinstance(text, str) for text in inputs):
-        raise PayloadError(f"inputs: a list of prompts is not supported, expected {expected}", "inputs")
-    if not isinstance(inputs, str) or not inputs:
-        raise PayloadError.of("inputs", inputs, expected)
-    return inputs
-
-
-def parameters_of(payload: Payload, settings: Settings) -> dict[str, Any]:
-    """The object `parameters`, unread; unknown fields of the body are ignored or refused."""
-    for name, value in payload.items():
-        if name not in FIELDS and value is not None:
-            handle_unknown_field(name, FIELDS, settings)
-    given = payload.get("parameters")
-    if given is None:
-        return {}
-    if not isinstance(given, dict):
-        raise PayloadError.of("parameters", given, "an object")
-    return cast(dict[str, Any], given)
-
-
-def stream_of(payload: Payload) -> bool | None:
-    """What the body says; None where it says nothing."""
-    stream = payload.get("stream")
-    if stream is not None and not isinstance(stream, bool):
-        raise PayloadError.of("stream", stream, "true or false")
-    return stream
 
 
 def framing_of(stream: bool | None, settings: Settings, usual: Framing = LINES) -> Framing | None:

@@ -16,7 +16,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from ...model.events import Token, TopToken
-from ..openai.bodies import PromptLogprobs
+from ..openai.logprobs import PromptLogprobs
 from .status import REFUSED
 
 __all__ = [

@@ -35,11 +35,11 @@ from ..base import (
 from ..client_fields import ClientFields, prompt_names
 from ..common.encoder import Encoder
 from . import embeddings as lmi_embeddings
-from . import framing_of, parameters_of, refuse_several, stream_of
-from .inputs import texts_of
-from .openapi import several
-from .parameters import PATHS, SHOWN_KEYS, Parameters, read_parameters
+from . import framing_of, refuse_several
+from .body import Body, Inputs, described
+from .parameters import PATHS, ROWS, SHOWN_KEYS, Parameters, parameters_of
 from .reply import Framing
+from .schemas import schema_of
 from .status import REFUSED, status_of
 
 __all__ = ["DIALECT", "WITHOUT", "matches", "parse", "refuse"]
@@ -71,10 +71,12 @@ class ErrorBody(msgspec.Struct, frozen=True):
     message: str = "invoke handler failure"
 
 
+BODIES = {name: Body(rows, Inputs()) for name, rows in ROWS.items()}
+"""By schema."""
 OPENAPI = (
     OpenApi(
         "Generated texts as dynamic batches give them, whole or as a stream",
-        several,
+        described(BODIES),
         {JSON: (list[Text],), JSON_LINES: (Line, ErrorBody), SSE: (Line, ErrorBody)},
         {JSON: (ErrorBody,)},
         serves=lambda settings: settings.dynamic_batch and not settings.pools,
@@ -91,16 +93,17 @@ def parse(payload: Payload, request: Request, settings: Settings) -> ParsedReque
     """One generation for each input."""
     if settings.embeds:
         return lmi_embeddings.parse(payload, request, settings, error_response)
-    inputs = tuple(texts_of(payload))
-    stream = stream_of(payload)
+    schema = schema_of(settings)
+    values = BODIES[schema.name].read_values(payload, settings)
+    (inputs, listed), stream = values["inputs"], values["stream"]
     framing = framing_of(settings.enable_streaming or None if stream is None else stream, settings)
-    parameters = read_parameters(parameters_of(payload, settings), settings)
+    parameters = parameters_of(schema, *values["parameters"])
     if framing is not None:
         refuse_several(parameters)
-    full = inputs if parameters.return_full_text else ("",) * len(inputs)
+    full = tuple(inputs) if parameters.return_full_text else ("",) * len(inputs)
     reply = WholeTexts(full) if framing is None else StreamedTexts(full, framing=framing)
     generations = (_generation(text, parameters, request, framing is not None) for text in inputs)
-    each = prompt_names("inputs", len(inputs), listed=isinstance(payload["inputs"], list))
+    each = prompt_names("inputs", len(inputs), listed=listed)
     return ParsedRequest(tuple(generations), reply, fields=ClientFields(PATHS, parameters.own, each))
 
 

@@ -8,36 +8,30 @@ dimensions.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 from ...model.errors import ParameterError, PayloadError, UnsupportedError
 from ...model.generation import Embedding, Generation
 from ...model.options import Settings
-from ..base import JsonSchema, ParsedRequest, Payload, Request, encode
+from ..base import ParsedRequest, Payload, Request, encode
 from ..client_fields import ClientFields, Paths, prompt_names
 from ..common.embedding_reply import EmbeddingEncoder, numbers
 from ..common.encoder import RenderError
-from ..common.fields import Parameter, paths_of, read_rows, two_values
-from ..common.kinds import LARGEST_ID, Anything, Boolean, Integer, Text
-from .inputs import texts_of
+from ..common.fields import Parameter, Table, add_values, paths_of, unserved
+from ..common.kinds import LARGEST_ID, Boolean, Integer, Text
+from ..common.schemas import BOOLEAN, INTEGER, STRING, one_of
+from .body import Body, Inputs
 from .parameters import TABLE as GENERATION_TABLE
 
-__all__ = ["TABLE", "parse"]
+__all__ = ["BODY", "TABLE", "parse"]
 
 
 @dataclass(frozen=True, slots=True)
 class Truncation:
     """true or false, or to how many tokens."""
 
-    @property
-    def schema(self) -> JsonSchema:
-        """As JSON Schema."""
-        return {"anyOf": [{"type": "boolean"}, {"type": "integer", "minimum": 1, "maximum": LARGEST_ID}]}
-
-    @property
-    def description(self) -> str:
-        """In words."""
-        return "true or false, or to how many tokens"
+    schema = one_of(BOOLEAN, INTEGER | {"minimum": 1, "maximum": LARGEST_ID})
+    description = "true or false, or to how many tokens"
 
     def read(self, name: str, given: Any) -> int | bool:
         """The value; raises RequestError."""
@@ -52,15 +46,8 @@ class Truncation:
 class Side:
     """The string "left" or "right", in upper or lower case. Documentation and clients differ."""
 
-    @property
-    def schema(self) -> JsonSchema:
-        """As JSON Schema."""
-        return {"type": "string", "pattern": "^([Ll][Ee][Ff][Tt]|[Rr][Ii][Gg][Hh][Tt])$"}
-
-    @property
-    def description(self) -> str:
-        """In words."""
-        return 'the string "left" or "right", in upper or lower case'
+    schema = STRING | {"pattern": "^([Ll][Ee][Ff][Tt]|[Rr][Ii][Gg][Hh][Tt])$"}
+    description = 'the string "left" or "right", in upper or lower case'
 
     def read(self, name: str, given: Any) -> str:
         """The value in lower case; raises RequestError."""
@@ -76,17 +63,17 @@ TABLE: tuple[Parameter, ...] = (
     Parameter("truncate", Truncation(), False, "truncate"),
     Parameter("truncation_direction", Side(), "right", "cut"),
     Parameter("dimensions", Integer(1, LARGEST_ID), None, "dimensions"),
-    Parameter("prompt_name", Anything(), None, default_only=True),
+    *unserved("prompt_name"),
     # Hugging Face's client has it for other services.
     Parameter("encoding_format", Text(("float", "base64")), "float", default_only=True),
 )
-ROWS = {row.name: row for row in TABLE}
+ROWS = Table(TABLE)
 PATHS: Paths = {**paths_of(TABLE, "embedding", Embedding, "parameters."), "prompt": "inputs"}
 """What the fields are called."""
 GENERATION = {row.name for row in GENERATION_TABLE} - ROWS.keys()
 """Parameters that ask for generated text."""
-BESIDE = ("inputs", "parameters", "stream")
-"""Fields of the body that are no parameters."""
+STREAM = Parameter("stream", Boolean(), False, default_only=True, why="vectors are not streamed")
+BODY = Body(ROWS, Inputs(), (STREAM, *TABLE))
 
 
 @dataclass(slots=True, kw_only=True)
@@ -104,10 +91,18 @@ class Vectors(EmbeddingEncoder):
 
 def parse(payload: Payload, request: Request, settings: Settings, refuse: RenderError) -> ParsedRequest:
     """One generation for each text; raises RequestError. `refuse` renders what goes wrong later."""
-    inputs = texts_of(payload)
-    if payload.get("stream") not in (None, False):
-        raise UnsupportedError.of("stream", payload["stream"], "false: vectors are not streamed")
-    embedding, own = _embedding(payload, settings)
+    given = payload.get("parameters")
+    for name in GENERATION & (given.keys() if isinstance(given, dict) else set[str]()):
+        if payload["parameters"][name] is not None:
+            shown = f"parameters.{name}"
+            raise UnsupportedError(f"{shown}: this model makes embeddings and generates no text", shown)
+    values, names = BODY.read("", payload, settings)
+    if (parameters := values.pop("parameters")) is not None:
+        add_values(values, names, *parameters)
+    inputs, listed = values.pop("inputs")
+    if values["normalize"] is None:
+        values["normalize"] = settings.normalize
+    embedding = Embedding(**values)
     generations = (
         Generation(
             request_id=request.request_id,
@@ -117,29 +112,6 @@ def parse(payload: Payload, request: Request, settings: Settings, refuse: Render
         for text in inputs
     )
     reply = Vectors(prompts=len(inputs), refuse=refuse)
-    each = prompt_names("inputs", len(inputs), listed=isinstance(payload["inputs"], list))
+    each = prompt_names("inputs", len(inputs), listed=listed)
+    own = {f"embedding.{key}": name for key, name in names.items() if key in values}
     return ParsedRequest(tuple(generations), reply, fields=ClientFields(PATHS, own, each))
-
-
-def _embedding(payload: Payload, settings: Settings) -> tuple[Embedding, dict[str, str]]:
-    """It, and what the client calls its fields."""
-    given = payload.get("parameters")
-    if given is None:
-        given = {}
-    if not isinstance(given, dict):
-        raise PayloadError.of("parameters", given, "an object")
-    given = cast("dict[str, Any]", given)
-    for name in GENERATION & given.keys():
-        if given[name] is not None:
-            shown = f"parameters.{name}"
-            raise UnsupportedError(f"{shown}: this model makes embeddings and generates no text", shown)
-    values, names = read_rows(given, ROWS, settings, "parameters.")
-    beside = {name: value for name, value in payload.items() if name not in BESIDE}
-    others, other_names = read_rows(beside, ROWS, settings)
-    for key, name in other_names.items():
-        if key in names and values[key] != others[key]:
-            raise two_values(name, names[key])
-        values[key] = others[key]
-    if values["normalize"] is None:
-        values["normalize"] = settings.normalize
-    return Embedding(**values), {f"embedding.{key}": name for key, name in (other_names | names).items()}

@@ -15,13 +15,12 @@ from typing import Any
 
 from ...model.errors import ParameterError, UnsupportedError
 from ...model.generation import Beams, Sampling
-from ...model.options import Settings
 from ..client_fields import Paths
-from ..common.fields import Parameter, paths_of, read_rows
-from ..common.guide_rows import SERVED, guide_rows, guides_of_others
+from ..common.fields import Parameter, paths_of
+from ..common.guides import GUIDES, guide_rows, guides_of_others
 from ..common.kinds import SMALLEST, Boolean, Integer, Number, Texts
 from ..common.vllm_fields import row, rows
-from .schemas import SCHEMAS, Schema, schema_of
+from .schemas import SCHEMAS, Schema
 
 __all__ = [
     "BEAM_KEYS",
@@ -34,8 +33,8 @@ __all__ = [
     "Parameters",
     "generation_fields",
     "own_of",
+    "parameters_of",
     "prefill_of",
-    "read_parameters",
 ]
 
 SEQUENCES = 128
@@ -95,8 +94,8 @@ TABLE: tuple[Parameter, ...] = (
     # Tokens have their ids beside their texts in any case.
     Parameter("return_tokens_as_token_ids", Boolean(), None),
     *rows("mm_processor_kwargs", "media_io_kwargs"),
-    *guide_rows(*SERVED),
-    *guides_of_others(*SERVED),
+    *guide_rows(*GUIDES),
+    *guides_of_others(*GUIDES),
 )  # fmt: skip
 
 ROWS = {name: schema.rows(TABLE) for name, schema in SCHEMAS.items()}
@@ -160,15 +159,9 @@ class Parameters:
     """The field that asks for more than one sequence, if one does."""
 
 
-def read_parameters(
-    given: dict[str, Any], settings: Settings, rows: Mapping[str, Mapping[str, Parameter]] = ROWS
-) -> Parameters:
-    """What `parameters` ask for, null being the default. Raises RequestError, naming the field as it was written.
-
-    `rows`: by schema, then by name, as ROWS; they may set further fields of Sampling.
-    """
-    schema = schema_of(settings)
-    values, names = read_rows(given, rows[schema.name], settings, "parameters.")
+def parameters_of(schema: Schema, values: dict[str, Any], names: dict[str, str]) -> Parameters:
+    """What `parameters` ask for, as a Table of ROWS has read them, in the endpoint's schema; a table may set further
+    fields of Sampling. Raises RequestError, naming the field as it was written."""
     values["beams"] = None
     beams = values["num_beams"] > 1
     if beams and values["temperature"] == 1:
@@ -197,7 +190,7 @@ def generation_fields(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def own_of(names: Mapping[str, str]) -> dict[str, str]:
-    """Of the names that `read_rows` gives, those of fields of Sampling, by their paths."""
+    """Of the names that Table.read gives, those of fields of Sampling, by their paths."""
     return {f"sampling.{BEAMS.get(key, key)}": name for key, name in names.items()}
 
 

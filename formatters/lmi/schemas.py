@@ -12,35 +12,18 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from ...model.options import Settings
-from ..base import JsonSchema
-from ..common.fields import Parameter
+from ..common.fields import Parameter, Table
+from ..common.forms import Made
 from ..common.kinds import LARGEST_ID, Integer, Number
 
 __all__ = ["ALIASES", "COMMON", "SCHEMAS", "TENSORRT", "Schema", "schema_of"]
 
 
-@dataclass(frozen=True, slots=True)
-class TokenId:
-    """One token id; -1 is none."""
-
-    @property
-    def schema(self) -> JsonSchema:
-        """As JSON Schema."""
-        return {"type": "integer", "minimum": -1, "maximum": LARGEST_ID}
-
-    @property
-    def description(self) -> str:
-        """In words."""
-        return "one token id, or -1 for none"
-
-    def read(self, name: str, given: Any) -> tuple[int, ...]:
-        token = Integer(-1, LARGEST_ID).read(name, given)
-        return () if token < 0 else (token,)
-
-
+TOKEN_ID = Made(
+    Integer(-1, LARGEST_ID), lambda name, token: () if token < 0 else (token,), "one token id, or -1 for none"
+)
 ALIASES: Mapping[str, str] = {
     # vLLM's own names, which LMI's handlers on vLLM pass on as they are.
     "max_tokens": "max_new_tokens",
@@ -62,7 +45,7 @@ ALIASES: Mapping[str, str] = {
 
 OTHERS: tuple[Parameter, ...] = (
     # TensorRT-LLM's own; the token that fills up a batch is no part of an answer.
-    Parameter("end_id", TokenId(), (), "stop_token_ids"),
+    Parameter("end_id", TOKEN_ID, (), "stop_token_ids"),
     Parameter("pad_id", Integer(-1, LARGEST_ID), None),
 )
 
@@ -80,10 +63,11 @@ class Schema:
     zeros_are_greedy: bool = False
     """Whether top_k and top_p 0 is greedy, and one of them 0 means that it does not restrict."""
 
-    def rows(self, table: Iterable[Parameter]) -> dict[str, Parameter]:
+    def rows(self, table: Iterable[Parameter]) -> Table:
         """Every name that is taken, and its row."""
         rows = {row.name: row for row in (*table, *OTHERS)} | {row.name: row for row in self.own}
-        return rows | {alias: dataclasses.replace(rows[name], name=alias) for alias, name in ALIASES.items()}
+        others = (dataclasses.replace(rows[name], name=alias) for alias, name in ALIASES.items())
+        return Table((*rows.values(), *others))
 
 
 COMMON = Schema("common")

@@ -17,7 +17,6 @@ from ..base import (
     JSON,
     SSE,
     Dialect,
-    JsonSchema,
     OpenApi,
     ParsedRequest,
     Payload,
@@ -26,11 +25,11 @@ from ..base import (
     Route,
     own_response,
 )
+from ..common.fields import Table
 from ..common.kinds import Boolean
-from ..common.schemas import STRING
 from ..openai.chat import read_chat
-from ..openai.messages import PARTS, message_form, messages_schema
-from ..openai.openapi import chat_schema
+from ..openai.messages import PARTS, message_form
+from ..openai.parameters import chat_rows
 from ..openai.reply import Identity
 from ..openai.subset import TEXT_FIELDS, other_fields, refuse_others
 from .reply import (
@@ -53,25 +52,22 @@ __all__ = ["DIALECT", "matches", "parse", "refuse"]
 CHAT_PATH = "/chat/completions"
 SSE_PATH = "/chat/sse"
 
-MESSAGE = message_form(("system", "user", "assistant"), PARTS)
-
 ACCEPTED_FIELDS = TEXT_FIELDS
 """The fields that it takes of those that OpenAI's reader knows: its answers have a text and nothing else."""
 
 
-def _request(settings: Settings) -> JsonSchema:
-    chat = chat_schema(settings, messages_schema(MESSAGE), other_fields(ACCEPTED_FIELDS))
-    return {**chat, "properties": {**chat["properties"], "model": STRING}, "required": ["model", "messages"]}
-
+CHAT_ROWS = chat_rows(message_form(("system", "user", "assistant"), PARTS))
+REFUSED = other_fields(ACCEPTED_FIELDS)
+DESCRIBED = Table((row for row in CHAT_ROWS.values() if row.name not in REFUSED), ("model", "messages"))
 
 CHAT = OpenApi(
     "A chat completion, whole or as JSON lines",
-    _request,
+    DESCRIBED.described,
     {JSON: (Body, Chunk, ErrorLine)},
     {JSON: (ErrorBody, ErrorLine)},
 )
 EVENTS_CHAT = OpenApi(
-    "A chat completion as server-sent events, errors among them", _request, {SSE: (Chunk, ErrorObject)}
+    "A chat completion as server-sent events, errors among them", DESCRIBED.described, {SSE: (Chunk, ErrorObject)}
 )
 OPENAPI = (CHAT,)
 ROUTES: tuple[Route, ...] = (
@@ -94,7 +90,7 @@ def parse(payload: Payload, request: Request, settings: Settings) -> ParsedReque
         raise PayloadError.of("model", model, "the name of a model, a string")
     form = _form(payload, request)
     refuse_others(payload, ACCEPTED_FIELDS)
-    generation, _, fields = read_chat({**payload, "stream": form != WHOLE}, request, settings, MESSAGE)
+    generation, _, fields = read_chat({**payload, "stream": form != WHOLE}, request, settings, CHAT_ROWS)
     reply = MinimalEncoder(Identity.new("cmpl-", model or settings.model_name), form)
     return ParsedRequest((generation,), reply, fields=fields)
 

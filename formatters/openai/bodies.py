@@ -16,12 +16,12 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from ...model.errors import LmiError, OverloadedError, RequestError, UnauthorizedError
+from .logprobs import ChatLogprobs, PromptLogprobs, TextLogprobs
 
 __all__ = [
-    "ChatBody", "ChatChoice", "ChatChunk", "ChatChunkChoice", "ChatDelta", "ChatLogprobs", "CompletionDetails",
-    "ErrorBody", "FinishWord", "Function", "FunctionChunk", "Message", "PromptDetails", "PromptLogprob",
-    "PromptLogprobs", "TextBody", "TextChoice", "TextChunk", "TextChunkChoice", "TextLogprobs", "TokenIds",
-    "TokenLogprob", "ToolCall", "ToolCallChunk", "TopLogprob", "Usage", "error_body",
+    "ChatBody", "ChatChoice", "ChatChunk", "ChatChunkChoice", "ChatDelta", "CompletionDetails", "ErrorBody",
+    "FinishWord", "Function", "FunctionChunk", "Message", "PromptDetails", "TextBody", "TextChoice", "TextChunk",
+    "TextChunkChoice", "TokenIds", "ToolCall", "ToolCallChunk", "Usage", "error_body",
 ]  # fmt: skip
 
 TokenIds = tuple[int, ...] | list[int] | UnsetType
@@ -52,42 +52,6 @@ class Usage(msgspec.Struct, frozen=True):
     total_tokens: int
     prompt_tokens_details: PromptDetails
     completion_tokens_details: CompletionDetails | UnsetType = UNSET
-
-
-class TopLogprob(msgspec.Struct, frozen=True):
-    """One of the most likely tokens at a position."""
-
-    token: str
-    logprob: float
-    bytes: list[int]
-
-
-class TokenLogprob(msgspec.Struct, frozen=True):
-    """The streaming document, Content/Refusal Token Objects."""
-
-    token: str
-    logprob: float
-    bytes: list[int]
-    top_logprobs: list[TopLogprob]
-
-
-class ChatLogprobs(msgspec.Struct, frozen=True):
-    """The streaming document, LogProbs Object."""
-
-    content: list[TokenLogprob]
-    refusal: None = None
-
-
-class PromptLogprob(msgspec.Struct, frozen=True):
-    """A member of an entry of `prompt_logprobs`, as vLLM has it."""
-
-    logprob: float
-    rank: int | None
-    decoded_token: str
-
-
-PromptLogprobs = list[dict[str, PromptLogprob] | None]
-"""For each token of the prompt, by token id; null for the first."""
 
 
 class Function(msgspec.Struct, frozen=True):
@@ -209,15 +173,6 @@ class ChatChunk(msgspec.Struct, frozen=True, kw_only=True):
     choices: list[ChatChunkChoice]
     usage: Usage | UnsetType | None = UNSET
     prompt_token_ids: TokenIds = UNSET
-
-
-class TextLogprobs(msgspec.Struct, frozen=True):
-    """The form of text completions. `text_offset` counts characters of the choice's text."""
-
-    tokens: list[str]
-    token_logprobs: list[float | None]
-    top_logprobs: list[dict[str, float] | None]
-    text_offset: list[int]
 
 
 class TextChoice(msgspec.Struct, frozen=True):

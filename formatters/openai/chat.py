@@ -13,28 +13,23 @@ from typing import Any
 
 from ...model.conversation import Message
 from ...model.conversation import Text as TextPart
-from ...model.errors import ParameterError, PayloadError, UnsupportedError
+from ...model.errors import ParameterError
 from ...model.generation import Conversation, Generation, Sampling
 from ...model.options import Settings
 from ..base import INVOCATIONS, ParsedRequest, Payload, Request
 from ..client_fields import ClientFields, Paths
-from ..common.fields import paths_of
-from ..common.forms import Tagged
+from ..common.fields import Table, paths_of
 from ..common.guides import read_guide
-from ..common.kinds import Text, Tree
 from ..common.vllm_fields import GENERATION_KEYS
 from ..conversation.template_arguments import read_template_arguments, think
 from ..conversation.tools import ToolUse
 from .chat_reply import chat_encoder
-from .messages import MESSAGE, check_ends, read_messages
-from .parameters import CHAT_TABLE, check_echo, read_fields, read_streaming, sampling_of
+from .messages import check_ends, read_messages
+from .parameters import CHAT_ROWS, CHAT_TABLE, check_echo, read_streaming, sampling_of
 from .reply import ChatOptions
 from .tools import read_tools
 
-__all__ = ["DOCUMENTS", "PATHS", "parse", "read_chat"]
-
-DOCUMENTS = 1024
-"""The most that a template may be given."""
+__all__ = ["PATHS", "parse", "read_chat"]
 
 PATHS: Paths = {
     **paths_of(CHAT_TABLE, "sampling", Sampling),
@@ -53,19 +48,18 @@ def parse(payload: Payload, request: Request, settings: Settings) -> ParsedReque
 
 
 def read_chat(
-    payload: Payload, request: Request, settings: Settings, message: Tagged = MESSAGE
+    payload: Payload, request: Request, settings: Settings, table: Table = CHAT_ROWS
 ) -> tuple[Generation, ChatOptions, ClientFields]:
     """What to generate, what of it the answer shows and what its fields are called, for all dialects that have this
-    body; raises RequestError. `message`: the messages of a dialect that has other ones.
+    body; raises RequestError. `table`: that of a dialect that has other messages.
     """
-    builder = read_messages(payload.get("messages"), settings, message)
-    values = read_fields(payload, settings, chat=True)
-    _check_modalities(payload.get("modalities"))
-    streams, usage, continuous_usage = read_streaming(values, settings)
-    tools, legacy = read_tools(payload, settings)
-    conversation = _conversation(builder.messages(), tools, legacy, values, payload, settings)
+    values = table.given(payload, settings)
+    builder = read_messages(values["messages"], settings)
+    streams, usage, continuous_usage = read_streaming(values)
+    tools, legacy = read_tools(values)
+    conversation = _conversation(builder.messages(), tools, legacy, values, settings)
     logprobs = _logprobs(values)
-    guide = read_guide(payload, settings)
+    guide = read_guide(values)
     own = builder.fields | tools.own | guide.own
     if "max_completion_tokens" in values:
         own["sampling.max_tokens"] = "max_completion_tokens"
@@ -113,7 +107,6 @@ def _conversation(
     tools: ToolUse,
     legacy: bool,
     values: Mapping[str, Any],
-    payload: Payload,
     settings: Settings,
 ) -> Conversation:
     continues = values.get("continue_final_message", False)
@@ -121,14 +114,8 @@ def _conversation(
     check_ends(continues=continues, prompts=prompts)
     template_arguments = read_template_arguments(values.get("template_arguments", {}))
     think(template_arguments, settings, effort=values.get("reasoning_effort"))
-    documents = payload.get("documents")
-    if documents is not None:
-        if not isinstance(documents, list):
-            raise PayloadError.of("documents", documents, "a list of objects")
-        if len(documents) > DOCUMENTS:
-            raise ParameterError(f"documents: expected at most {DOCUMENTS}, got {len(documents)}", "documents")
-        read = [Tree().read(f"documents[{index}]", one) for index, one in enumerate(documents)]
-        template_arguments.setdefault("documents", read)
+    if "documents" in values:
+        template_arguments.setdefault("documents", values["documents"])
     return Conversation(
         messages=messages,
         tools=tools.tools,
@@ -169,14 +156,3 @@ def _logprobs(values: Mapping[str, Any]) -> int | None:
     if wanted:
         raise ParameterError.of("top_logprobs", wanted, "none without logprobs: true")
     return None
-
-
-def _check_modalities(given: Any) -> None:
-    """Text is the only one."""
-    if given is None:
-        return
-    if not isinstance(given, list):
-        raise PayloadError.of("modalities", given, "['text']")
-    for index, one in enumerate(given):
-        if Text().read(f"modalities[{index}]", one) != "text":
-            raise UnsupportedError.of(f"modalities[{index}]", one, "'text', the only one that is supported")

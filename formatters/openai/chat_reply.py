@@ -22,19 +22,17 @@ from .bodies import (
     ChatChunk,
     ChatChunkChoice,
     ChatDelta,
-    ChatLogprobs,
     CustomInput,
     FinishWord,
     Function,
     FunctionChunk,
     Message,
     TokenIds,
-    TokenLogprob,
     ToolCall,
     ToolCallChunk,
     Usage,
 )
-from .logprobs import ShownTokens, chat_entries, prompt_logprobs
+from .logprobs import ChatLogprobs, ShownTokens, TokenLogprob, chat_entries, prompt_logprobs
 from .reply import DONE, FINISH_WORDS, PLAIN, ChatOptions, ChunkEncoder, Identity, OpenAIEncoder
 
 __all__ = ["StreamChat", "WholeChat", "chat_encoder"]

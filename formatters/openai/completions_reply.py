@@ -13,8 +13,8 @@ from msgspec import UNSET
 from ...model.events import Delta, Finish, Started, Token
 from ..base import SSE, encode, event_record
 from ..common.encoder import around
-from .bodies import TextBody, TextChoice, TextChunk, TextChunkChoice, TextLogprobs, TokenIds, Usage
-from .logprobs import ShownTokens, TextColumns, prompt_logprobs
+from .bodies import TextBody, TextChoice, TextChunk, TextChunkChoice, TokenIds, Usage
+from .logprobs import ShownTokens, TextColumns, TextLogprobs, prompt_logprobs
 from .reply import DONE, FINISH_WORDS, ChunkEncoder, Identity, OpenAIEncoder
 
 __all__ = ["StreamText", "TextOptions", "WholeText", "text_encoder"]

@@ -23,14 +23,15 @@ from ...model.options import Settings
 from ..base import ParsedRequest, Payload, Request, encode
 from ..client_fields import ClientFields, Paths, prompt_names
 from ..common.embedding_reply import EmbeddingEncoder, numbers
-from ..common.fields import Parameter, paths_of, read_rows
-from ..common.kinds import LARGEST_ID, SMALLEST, Anything, Boolean, Integer, Text
+from ..common.fields import Parameter, Table, harmless, paths_of, unserved
+from ..common.kinds import LARGEST_ID, SMALLEST, Boolean, Integer, Text
+from ..common.prompts import Prompts
 from ..common.vllm_fields import UNANSWERED
-from .completions import read_prompts
 from .messages import read_unanswered
+from .parameters import CHAT_ROWS
 from .reply import error_response
 
-__all__ = ["FORMS", "INPUTS", "PATHS", "TABLE", "EmbeddingUsage", "Entry", "parse"]
+__all__ = ["INPUTS", "PATHS", "ROWS", "TABLE", "EmbeddingUsage", "Entry", "inputs_of", "parse"]
 
 INPUTS = 2048
 """Inputs in one body (OpenAI's limit)."""
@@ -38,9 +39,11 @@ INPUTS = 2048
 TABLE: tuple[Parameter, ...] = (
     # Any model is accepted, the answer carries our name (docs/decisions.md: The model's name).
     Parameter("model", Text(), None),
+    Parameter("input", Prompts(INPUTS), None, "input"),
+    CHAT_ROWS["messages"],
     Parameter("encoding_format", Text(("float", "base64")), "float", "encoding"),
     Parameter("dimensions", Integer(1, LARGEST_ID), None, "dimensions"),
-    Parameter("user", Anything(), None),
+    *harmless("user", "request_id"),
     # vLLM's.
     Parameter("use_activation", Boolean(), None, "normalize"),
     Parameter("normalize", Boolean(), None, "normalize"),
@@ -51,15 +54,11 @@ TABLE: tuple[Parameter, ...] = (
     Parameter("embed_dtype", Text(("float32", "float16", "bfloat16")), "float32", "dtype"),
     Parameter("endianness", Text(("native", "little", "big")), "native", "endianness"),
     Parameter("priority", Integer(SMALLEST), None),
-    Parameter("cache_salt", Anything(), None, default_only=True),
-    Parameter("mm_processor_kwargs", Anything(), None, default_only=True),
-    Parameter("request_id", Anything(), None),
+    *unserved("cache_salt", "mm_processor_kwargs"),
     # No part of it, but to ignore it would leave a client waiting for events.
     Parameter("stream", Boolean(), False, default_only=True),
 )
-ROWS = {row.name: row for row in TABLE}
-FORMS = ("input", "messages")
-"""What is embedded; read elsewhere."""
+ROWS = Table(TABLE, either=("input", "messages"))
 PATHS: Paths = paths_of(TABLE, "embedding", Embedding)
 """What the fields are called."""
 
@@ -134,20 +133,21 @@ def packed(vector: bytes, dtype: str, endianness: str) -> bytes:
     return bytes((values.byteswap() if endianness == "big" else values).tobytes())
 
 
-def _prompts(payload: Payload, values: Mapping[str, Any], settings: Settings) -> tuple[Sequence[Prompt], ClientFields]:
-    """What is to be embedded, and what the client calls it."""
-    if payload.get("messages") is not None:
-        conversation, own = read_unanswered(payload, values, settings)
-        return (conversation,), ClientFields(PATHS, {**own, "prompt": "messages"})
-    inputs = read_prompts(payload.get("input"), "input", limit=INPUTS)
-    return inputs, ClientFields(PATHS, each=prompt_names("input", len(inputs)))
+def inputs_of(
+    values: Mapping[str, Any], settings: Settings
+) -> tuple[Sequence[Prompt], dict[str, str], Sequence[Mapping[str, str]]]:
+    """What is to be embedded or classified, `input` or `messages`; what the client calls parts of it, and each."""
+    if values["messages"] is not None:
+        conversation, own = read_unanswered(values, settings)
+        return (conversation,), own, ({"prompt": "messages"},)
+    inputs: Sequence[Prompt] = values["input"]
+    return inputs, {}, prompt_names("input", len(inputs))
 
 
 def parse(payload: Payload, request: Request, settings: Settings) -> ParsedRequest:
     """One generation for each input; raises RequestError."""
-    plain = {name: value for name, value in payload.items() if name not in FORMS}
-    values, _ = read_rows(plain, ROWS, settings)
-    prompts, fields = _prompts(payload, values, settings)
+    values, _ = ROWS.read("", payload, settings)
+    prompts, own, each = inputs_of(values, settings)
     normalize, truncate = values["normalize"], values["truncate"]
     if truncate == 0:
         raise ParameterError.of("truncate_prompt_tokens", truncate, "an integer >= 1, or -1")
@@ -172,4 +172,4 @@ def parse(payload: Payload, request: Request, settings: Settings) -> ParsedReque
         model=settings.model_name,
         pack=partial(packed, **{key: values[key] for key in PACKING}) if values["encoding"] == "base64" else None,
     )
-    return ParsedRequest(tuple(generations), reply, fields=fields)
+    return ParsedRequest(tuple(generations), reply, fields=ClientFields(PATHS, own, each))

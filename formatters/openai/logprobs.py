@@ -12,10 +12,60 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from ...model.events import LOWEST_LOGPROB, Started, Token, TopToken
-from .bodies import PromptLogprob, PromptLogprobs, TextLogprobs, TokenLogprob, TopLogprob
+import msgspec
 
-__all__ = ["ShownTokens", "TextColumns", "chat_entries", "prompt_logprobs"]
+from ...model.events import LOWEST_LOGPROB, Started, Token, TopToken
+
+__all__ = [
+    "ChatLogprobs", "PromptLogprob", "PromptLogprobs", "ShownTokens", "TextColumns", "TextLogprobs", "TokenLogprob",
+    "TopLogprob", "chat_entries", "prompt_logprobs",
+]  # fmt: skip
+
+
+class TopLogprob(msgspec.Struct, frozen=True):
+    """One of the most likely tokens at a position."""
+
+    token: str
+    logprob: float
+    bytes: list[int]
+
+
+class TokenLogprob(msgspec.Struct, frozen=True):
+    """The streaming document, Content/Refusal Token Objects."""
+
+    token: str
+    logprob: float
+    bytes: list[int]
+    top_logprobs: list[TopLogprob]
+
+
+class ChatLogprobs(msgspec.Struct, frozen=True):
+    """The streaming document, LogProbs Object."""
+
+    content: list[TokenLogprob]
+    refusal: None = None
+
+
+class PromptLogprob(msgspec.Struct, frozen=True):
+    """A member of an entry of `prompt_logprobs`, as vLLM has it."""
+
+    logprob: float
+    rank: int | None
+    decoded_token: str
+
+
+PromptLogprobs = list[dict[str, PromptLogprob] | None]
+"""For each token of the prompt, by token id; null for the first."""
+
+
+class TextLogprobs(msgspec.Struct, frozen=True):
+    """The form of text completions. `text_offset` counts characters of the choice's text."""
+
+    tokens: list[str]
+    token_logprobs: list[float | None]
+    top_logprobs: list[dict[str, float] | None]
+    text_offset: list[int]
+
 
 Shown = tuple[Token, bytes]
 """A token, and its bytes of the text."""

@@ -1,6 +1,6 @@
 """The messages of a chat request: the forms of each role, and what the builder makes of them.
 
-    messages[i] --MESSAGE, by its role--> its fields --READERS--> builder.say, .answer, .result
+    messages[i] --MESSAGES, by its role--> its fields --READERS--> builder.say, .answer, .result
 
 Models' templates know tool calls but not the deprecated function calls, custom tools or refusals: these are said as
 what templates know. Azure's requests have other parts (azure/request.py) in the same messages.
@@ -12,10 +12,9 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ...model.errors import ParameterError, PayloadError, UnsupportedError
+from ...model.errors import ParameterError, UnsupportedError
 from ...model.generation import Conversation
 from ...model.options import Settings
-from ..base import JsonSchema, Payload
 from ..common.forms import Form, Listed, Tagged, Unread
 from ..common.kinds import Filled, Text
 from ..conversation.builder import NONE, Arguments, Builder
@@ -24,7 +23,7 @@ from ..conversation.custom_tools import arguments_of
 from ..conversation.images import DETAIL, ImageUrl
 from ..conversation.template_arguments import read_template_arguments
 
-__all__ = ["MESSAGE", "PARTS", "check_ends", "message_form", "messages_schema", "read_messages", "read_unanswered"]
+__all__ = ["MESSAGES", "PARTS", "check_ends", "message_form", "read_messages", "read_unanswered"]
 
 
 def _image(read: dict[str, Any], content: Content, place: str, settings: Settings) -> None:
@@ -69,7 +68,7 @@ def _infer(part: dict[str, Any]) -> str | None:
     return "image_url" if part.get("image_url") is not None else None
 
 
-def message_form(roles: Iterable[str], parts: Mapping[str, PartForm], *, others: bool = False) -> Tagged:
+def message_form(roles: Iterable[str], parts: Mapping[str, PartForm], *, others: bool = False) -> Listed:
     """The messages of a dialect, by their roles, with its own types of parts. `others`: roles may have other names."""
     seen = {name: part for name, part in parts.items() if name != "refusal"}
     said = {name: part for name, part in parts.items() if name in ("text", "refusal")}
@@ -98,49 +97,37 @@ def message_form(roles: Iterable[str], parts: Mapping[str, PartForm], *, others:
         "function": Form({"content": contents("function", texts), "name": Filled()}, ("name",)),
     }
     other = Form({"content": contents("other", seen), "name": Text()}, ("content",)) if others else None
-    return Tagged("role", {role: forms[role] for role in roles}, other=other)
+    message = Tagged("role", {role: forms[role] for role in roles}, other=other)
+    return Listed(message, 1, MAX_MESSAGES, "messages")
 
 
 ROLE = re.compile(r"[\w.-]{1,64}", re.ASCII)
 """What a role that is not one of ours may be called."""
 ROLES = ("system", "developer", "user", "assistant", "tool", "function")
-MESSAGE = message_form(ROLES, PARTS, others=True)
+MESSAGES = message_form(ROLES, PARTS, others=True)
 
 
-def messages_schema(form: Tagged = MESSAGE) -> JsonSchema:
-    """A list of messages."""
-    return Listed(form, 1, MAX_MESSAGES).schema
-
-
-def read_messages(given: Any, settings: Settings, form: Tagged = MESSAGE) -> Builder:
-    """What the messages say; raises RequestError, naming the place."""
-    if not isinstance(given, list):
-        raise PayloadError.of("messages", given, "a list of messages")
-    if not given:
-        raise ParameterError.of("messages", given, "at least one message")
-    if len(given) > MAX_MESSAGES:
-        raise ParameterError(f"messages: expected at most {MAX_MESSAGES}, got {len(given)}", "messages")
+def read_messages(messages: list[tuple[str, dict[str, Any]]], settings: Settings) -> Builder:
+    """What the messages say, as MESSAGES has read them; raises RequestError, naming the place."""
     builder = Builder()
     function_call = "call_function"
-    for index, one in enumerate(given):
-        place = f"messages[{index}]"
-        role, read = form.read(place, one, settings)
+    for index, (role, read) in enumerate(messages):
         content = read.get("content", "")
         if role == "assistant":
             if "function_call" in read:
                 function_call = f"call_function_{index}"
             called = read.pop("function_call", None)
             if called and not read.get("tool_calls"):
-                read["function_call"] = FUNCTION.read(f"{place}.function_call", called, settings)
+                read["function_call"] = FUNCTION.read(f"messages[{index}].function_call", called, settings)
             _answer(builder, read, content, function_call)
         elif role == "tool":
             builder.result(read["tool_call_id"], content, name=read.get("name", ""))
         elif role == "function":
             builder.result(function_call, content, name=read["name"])
         else:
-            if role not in form.forms and not ROLE.fullmatch(role):
+            if role not in ROLES and not ROLE.fullmatch(role):
                 raise UnsupportedError.of(
-                    f"{place}.role", role[:64], "a role of up to 64 letters, digits, '_', '.' or '-'"
+                    f"messages[{index}].role", role[:64], "a role of up to 64 letters, digits, '_', '.' or '-'"
                 )
             builder.say(role, content, read.get("name", ""))
     return builder
@@ -153,16 +140,12 @@ def check_ends(*, continues: bool, prompts: bool) -> None:
         raise ParameterError(f"{name}: cannot be combined with add_generation_prompt", name)
 
 
-def read_unanswered(
-    payload: Payload, values: Mapping[str, Any], settings: Settings
-) -> tuple[Conversation, dict[str, str]]:
-    """Messages that are embedded or classified, by the values of UNANSWERED, and what the client calls their parts;
+def read_unanswered(values: Mapping[str, Any], settings: Settings) -> tuple[Conversation, dict[str, str]]:
+    """`messages` that are embedded or classified, by the values of UNANSWERED, and what the client calls their parts;
     raises RequestError.
     """
-    if payload.get("input") is not None:
-        raise ParameterError("messages: cannot be combined with input", "messages")
     check_ends(continues=values["continue_final_message"], prompts=values["add_generation_prompt"])
-    builder = read_messages(payload["messages"], settings)
+    builder = read_messages(values["messages"], settings)
     conversation = Conversation(
         messages=builder.messages(),
         template_arguments=read_template_arguments(values["template_arguments"] or {}),

@@ -1,68 +1,17 @@
-"""What OpenAI's routes take and give, for /openapi.json; Azure's and the minimal one's are made of it.
-
-The plain fields are the tables' (parameters.py); the forms that are read by rules of their own are described here as
-far as a schema can describe them.
-"""
+"""What OpenAI's routes take and give, for /openapi.json; Azure's and the minimal one's are made of it."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-
 import msgspec
 
-from ...model.options import Settings
-from ..base import JSON, SSE, JsonSchema, OpenApi
-from ..common.fields import fields_schema
-from ..common.guides import GUIDES
-from ..common.kinds import LARGEST_ID
-from ..common.schemas import FILLED, STRING, array, nullable, one_of
+from ..base import JSON, SSE, OpenApi
 from .bodies import ChatBody, ChatChunk, ErrorBody, TextBody, TextChunk
-from .chat import DOCUMENTS
-from .completions import CHOICES
-from .embeddings import INPUTS, EmbeddingUsage, Entry
-from .embeddings import TABLE as EMBEDDING_TABLE
-from .messages import messages_schema
+from .embeddings import ROWS as EMBEDDING_ROWS
+from .embeddings import EmbeddingUsage, Entry
 from .models import Model, ModelList, Version
-from .parameters import CHAT_TABLE, TEXT_TABLE
-from .tools import TOOLS_SCHEMA
+from .parameters import CHAT_ROWS, TEXT_ROWS
 
-__all__ = ["CHAT", "EMBEDDINGS", "MODEL", "MODELS", "TEXT", "VERSION", "chat_schema"]
-
-GUIDES_SCHEMA = {name: nullable(guide.schema) for name, guide in GUIDES.items()}
-ANY_OBJECT: JsonSchema = {"type": "object"}
-IDS: JsonSchema = array({"type": "integer", "minimum": 0, "maximum": LARGEST_ID}, 1)
-
-FORMS: Mapping[str, JsonSchema] = {
-    **TOOLS_SCHEMA,
-    "modalities": array({"const": "text"}),
-    "documents": array(ANY_OBJECT, le=DOCUMENTS),
-}
-"""Of CHAT_FORMS, but for the messages."""
-
-
-def chat_schema(settings: Settings, messages: JsonSchema | None = None, refused: Collection[str] = ()) -> JsonSchema:
-    """The body of a chat request, without the fields that a dialect of its own answers refuses."""
-    more = {name: nullable(schema) for name, schema in FORMS.items()}
-    told = {"messages": messages or messages_schema(), **fields_schema(CHAT_TABLE), **more, **GUIDES_SCHEMA}
-    properties = {name: schema for name, schema in told.items() if name not in refused}
-    return {"type": "object", "properties": properties, "required": ["messages"]}
-
-
-def text_schema(settings: Settings) -> JsonSchema:
-    """The body of a request for text completions."""
-    prompt = one_of(STRING, array(STRING, 1, CHOICES), IDS, array(IDS, 1, CHOICES))
-    properties = {"prompt": prompt, **fields_schema(TEXT_TABLE), **GUIDES_SCHEMA}
-    return {"type": "object", "properties": properties, "required": ["prompt"]}
-
-
-def embedding_schema(settings: Settings) -> JsonSchema:
-    """The body of a request for vectors."""
-    plain = fields_schema(EMBEDDING_TABLE)
-    given = one_of(FILLED, array(FILLED, 1, INPUTS), IDS, array(IDS, 1, INPUTS))
-    return one_of(
-        {"type": "object", "properties": {**plain, "input": given}, "required": ["input"]},
-        {"type": "object", "properties": {**plain, "messages": messages_schema()}, "required": ["messages"]},
-    )
+__all__ = ["CHAT", "EMBEDDINGS", "MODEL", "MODELS", "TEXT", "VERSION"]
 
 
 class Embedded(msgspec.Struct, frozen=True):
@@ -77,13 +26,19 @@ class Embedded(msgspec.Struct, frozen=True):
 ERRORS = {JSON: (ErrorBody,)}
 
 CHAT = OpenApi(
-    "A chat completion, whole or as a stream", chat_schema, {JSON: (ChatBody,), SSE: (ChatChunk, ErrorBody)}, ERRORS
+    "A chat completion, whole or as a stream",
+    CHAT_ROWS.described,
+    {JSON: (ChatBody,), SSE: (ChatChunk, ErrorBody)},
+    ERRORS,
 )
 TEXT = OpenApi(
-    "Text completions, whole or as a stream", text_schema, {JSON: (TextBody,), SSE: (TextChunk, ErrorBody)}, ERRORS
+    "Text completions, whole or as a stream",
+    TEXT_ROWS.described,
+    {JSON: (TextBody,), SSE: (TextChunk, ErrorBody)},
+    ERRORS,
 )
 EMBEDDINGS = OpenApi(
-    "Vectors of texts", embedding_schema, {JSON: (Embedded,)}, ERRORS, serves=lambda settings: settings.embeds
+    "Vectors of texts", EMBEDDING_ROWS.described, {JSON: (Embedded,)}, ERRORS, serves=lambda settings: settings.embeds
 )
 MODELS = OpenApi("The models that are served", answers={JSON: (ModelList,)}, errors=ERRORS)
 MODEL = OpenApi("A model that is served", answers={JSON: (Model,)}, errors=ERRORS)

@@ -11,28 +11,30 @@ response_format ...) are read by messages.py, tools.py and common/guides.py.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from ...model.errors import ParameterError, PayloadError, UnsupportedError
+from ...model.errors import ParameterError, UnsupportedError
 from ...model.generation import Sampling
 from ...model.options import Settings
-from ..base import Payload
-from ..common.fields import Parameter, handle_unknown_field
-from ..common.guide_rows import guides_of_others
-from ..common.guides import GUIDES
-from ..common.kinds import SMALLEST, Anything, Boolean, Integer, Number, Object, Text, Texts, read_field
+from ..base import JsonSchema
+from ..common.fields import Parameter, Table, harmless, unserved
+from ..common.forms import Form, Listed
+from ..common.guides import GUIDES, guides_of_others
+from ..common.kinds import SMALLEST, Boolean, Integer, Number, Text, Texts, Tree
+from ..common.prompts import Prompts
 from ..common.vllm_fields import SAMPLED, rows
 from ..common.vllm_kinds import Likeliest
+from .messages import MESSAGES
+from .tools import TOOL_ROWS
 
-__all__ = ["CHAT_TABLE", "SEQUENCES", "TEXT_TABLE", "check_echo", "read_fields", "read_streaming", "sampling_of"]
+__all__ = [
+    "CHAT_ROWS", "CHAT_TABLE", "CHOICES", "DOCUMENTS", "SEQUENCES", "STREAM_OPTIONS",
+    "TEXT_ROWS", "TEXT_TABLE", "chat_rows", "check_echo", "read_streaming", "sampling_of",
+]  # fmt: skip
 
 SEQUENCES = 128
 """The most that `n` may be, as in OpenAI's schema."""
-
-
-def _unserved(*names: str) -> tuple[Parameter, ...]:
-    """Fields that would change the answer, or whom it may be shown to: null alone is served."""
-    return tuple(Parameter(name, Anything(), None, default_only=True) for name in names)
 
 
 def _off(*names: str) -> tuple[Parameter, ...]:
@@ -40,11 +42,9 @@ def _off(*names: str) -> tuple[Parameter, ...]:
     return tuple(Parameter(name, Boolean(), False, default_only=True) for name in names)
 
 
-def _harmless(*names: str) -> tuple[Parameter, ...]:
-    """Fields that change nothing in an answer."""
-    return tuple(Parameter(name, Anything(), None) for name in names)
-
-
+STREAM_OPTIONS = Form(
+    {"include_usage": Boolean(), "include_obfuscation": Boolean(), "continuous_usage_stats": Boolean()}
+)
 COMMON: tuple[Parameter, ...] = (
     # Any model is accepted, the answer carries our name (docs/decisions.md: The model's name).
     Parameter("model", Text(), None),
@@ -58,21 +58,42 @@ COMMON: tuple[Parameter, ...] = (
     Parameter("stop", Texts(), None, "stop"),
     *rows("presence_penalty", "frequency_penalty", "logit_bias"),
     Parameter("stream", Boolean(), None, "stream"),
-    Parameter("stream_options", Object(), None, "stream_options"),
+    Parameter("stream_options", STREAM_OPTIONS, None, "stream_options"),
     *rows(*SAMPLED, "truncate_prompt_tokens", "truncation_side", "prompt_logprobs"),
     Parameter("length_penalty", Number(-100, 100), 1.0, default_only=True),
     *rows("priority", "cache_salt", "kv_transfer_params", "return_token_ids", "return_tokens_as_token_ids"),
     *_off("use_beam_search", "early_stopping", "return_prompt_text", "watermarking", "return_assistant_tokens_mask"),
     Parameter("routed_experts_prompt_start", Integer(0), 0, default_only=True),
-    *_unserved("ec_transfer_params", "logprob_token_ids", "logits_processors", "repetition_detection"),
+    *unserved("ec_transfer_params", "logprob_token_ids", "logits_processors", "repetition_detection"),
     *rows("mm_processor_kwargs", "media_io_kwargs", "add_special_tokens"),
     *guides_of_others(*GUIDES),
-    *_harmless("user", "request_id", "session_id", "guided_decoding_backend"),
+    *(Parameter(name, kind, None, name) for name, kind in GUIDES.items()),
+    *harmless("user", "request_id", "session_id", "guided_decoding_backend"),
     # Of vLLM's other routes; and how many tokens a chunk holds is ours to say.
-    *_harmless("return_token_offsets", "mm_payload", "return_mm_kwargs", "stream_interval"),
+    *harmless("return_token_offsets", "mm_payload", "return_mm_kwargs", "stream_interval"),
 )
 
+ONLY_TEXT: JsonSchema = {"const": "text"}
+
+
+@dataclass(frozen=True, slots=True)
+class OnlyText:
+    """What an answer is made of."""
+
+    schema = ONLY_TEXT
+    description = "'text', the only one that is supported"
+
+    def read(self, name: str, given: Any) -> str:
+        if Text().read(name, given) != "text":
+            raise UnsupportedError.of(name, given, self.description)
+        return "text"
+
+
+DOCUMENTS = 1024
+"""The most that a template may be given."""
 CHAT_TABLE: tuple[Parameter, ...] = (
+    Parameter("messages", MESSAGES, None, "messages"),
+    *TOOL_ROWS,
     *COMMON,
     Parameter("max_tokens", Integer(1), None, "max_tokens"),
     Parameter("max_completion_tokens", Integer(1), None, "max_completion_tokens"),
@@ -80,11 +101,13 @@ CHAT_TABLE: tuple[Parameter, ...] = (
     Parameter("top_logprobs", Likeliest(), None, "top_logprobs"),
     Parameter("parallel_tool_calls", Boolean(), None, "parallel_tool_calls"),
     Parameter("reasoning_effort", Text(), None, "reasoning_effort"),
+    Parameter("modalities", Listed(OnlyText(), noun="'text'"), None, "modalities"),
+    Parameter("documents", Listed(Tree(), most=DOCUMENTS, noun="objects"), None, "documents"),
     *rows("chat_template", "chat_template_kwargs", "add_generation_prompt", "continue_final_message"),
     *rows("include_reasoning"),
     Parameter("echo", Boolean(), None, "echo"),
-    *_unserved("audio", "web_search_options"),
-    *_harmless(
+    *unserved("audio", "web_search_options"),
+    *harmless(
         "metadata",
         "moderation",
         "prediction",
@@ -97,55 +120,34 @@ CHAT_TABLE: tuple[Parameter, ...] = (
         "verbosity",
     ),
 )
-CHAT_FORMS = ("messages", "tools", "tool_choice", "functions", "function_call", "modalities", "documents")
-"""Of a chat request, read elsewhere."""
-
+CHOICES = 2048
+"""The most text completions that a request may ask for."""
 TEXT_TABLE: tuple[Parameter, ...] = (
+    Parameter("prompt", Prompts(CHOICES, may_be_empty=True), None, "prompt"),
     *COMMON,
     # With echo none is allowed: the answer is the prompt with its log-probabilities.
     Parameter("max_tokens", Integer(0), None, "max_tokens"),
     Parameter("logprobs", Likeliest(flag=True), None, "logprobs"),
     Parameter("echo", Boolean(), None, "echo"),
     Parameter("suffix", Text(), "", default_only=True),
-    *_unserved("prompt_embeds"),
+    *unserved("prompt_embeds"),
 )
-TEXT_FORMS = ("prompt",)
 
-GUIDE_FORMS = tuple(GUIDES)
+CHAT_ROWS = Table(CHAT_TABLE, ("messages",))
 
-CHAT_ROWS = {row.name: row for row in CHAT_TABLE}
-TEXT_ROWS = {row.name: row for row in TEXT_TABLE}
+
+def chat_rows(messages: Listed) -> Table:
+    """The table of a dialect that has other messages."""
+    return Table((*CHAT_TABLE, replace(CHAT_ROWS["messages"], kind=messages)), ("messages",))
+
+
+TEXT_ROWS = Table(TEXT_TABLE, ("prompt",))
 SAMPLING_KEYS = frozenset(Sampling.__struct_fields__) - {
     "logprobs",
     "prompt_logprobs",
     "max_tokens",
     "structured_output",
 }
-
-
-def read_fields(payload: Payload, settings: Settings, *, chat: bool) -> dict[str, Any]:
-    """What the plain fields say, by key; what is absent or null is not in it. Raises RequestError, naming the field."""
-    known, forms = (CHAT_ROWS, CHAT_FORMS) if chat else (TEXT_ROWS, TEXT_FORMS)
-    values: dict[str, Any] = {}
-    for name, given in payload.items():
-        if given is None:
-            continue
-        row = known.get(name)
-        if row is None:
-            if name not in forms and name not in GUIDE_FORMS:
-                handle_unknown_field(name, (*known, *forms, *GUIDE_FORMS), settings)
-            continue
-        value = read_field(row.kind, name, given, settings)
-        if row.equivalents:
-            value = row.equivalents.get(value, value)
-        if row.default_only and value != row.default:
-            raise row.refused(name, value)
-        if row.key is not None:
-            values[row.key] = value
-    return values
-
-
-STREAM_OPTIONS = ("include_usage", "include_obfuscation", "continuous_usage_stats")
 
 
 class Streaming(NamedTuple):
@@ -158,22 +160,14 @@ class Streaming(NamedTuple):
     """Whether each chunk has the usage so far, too (vLLM's)."""
 
 
-def read_streaming(values: Mapping[str, Any], settings: Settings) -> Streaming:
-    """`stream` and `stream_options`; raises RequestError."""
+def read_streaming(values: Mapping[str, Any]) -> Streaming:
+    """`stream` and `stream_options`; raises ParameterError."""
     streams = bool(values.get("stream"))
     options = values.get("stream_options")
     if options is None:
         return Streaming(streams)
     if not streams:
         raise ParameterError.of("stream_options", options, "none without stream: true")
-    for name, given in options.items():
-        if given is None:
-            continue
-        shown = f"stream_options.{name[:64]}"
-        if name not in STREAM_OPTIONS:
-            handle_unknown_field(name, STREAM_OPTIONS, settings, "stream_options.")
-        elif not isinstance(given, bool):
-            raise PayloadError.of(shown, given, "true or false")
     usage = bool(options.get("include_usage"))
     # As vLLM's server: it goes with include_usage alone.
     return Streaming(streams, usage, usage and bool(options.get("continuous_usage_stats")))

@@ -12,7 +12,7 @@ from typing import Any
 from ...model.errors import UnsupportedError
 from ..base import Payload
 from ..common.vllm_fields import SAMPLED
-from .parameters import CHAT_FORMS, CHAT_ROWS, GUIDE_FORMS, STREAM_OPTIONS
+from .parameters import CHAT_ROWS, STREAM_OPTIONS
 
 __all__ = ["TEXT_FIELDS", "known_fields", "other_fields", "refuse_others"]
 
@@ -24,7 +24,7 @@ TEXT_FIELDS = frozenset(
         "truncation_side", "priority", "cache_salt", "reasoning_effort", "include_reasoning", "chat_template",
         "chat_template_kwargs", "add_generation_prompt", "continue_final_message", "add_special_tokens",
         "response_format", "structured_outputs", "guided_json", "guided_json_object", "guided_regex", "guided_choice",
-        "guided_grammar", "guided_whitespace_pattern",
+        "guided_grammar",
     }
 )  # fmt: skip
 """What chooses the text and asks for nothing else: any dialect whose answers have a text may take it."""
@@ -45,8 +45,7 @@ def known_fields() -> Iterator[str]:
         # What is served with one value only, or changes nothing, the reader itself refuses or ignores.
         if row.key is not None and not row.default_only:
             yield name
-    yield from (*CHAT_FORMS, *GUIDE_FORMS)
-    yield from (f"stream_options.{name}" for name in STREAM_OPTIONS)
+    yield from (f"stream_options.{name}" for name in STREAM_OPTIONS.fields)
 
 
 def other_fields(accepted: Collection[str]) -> frozenset[str]:

@@ -10,17 +10,15 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from ...model.errors import ParameterError, PayloadError
-from ...model.options import Settings
-from ..base import JsonSchema, Payload
+from ...model.errors import ParameterError
 from ..client_fields import Paths
-from ..common.forms import Form, Listed, Tagged
+from ..common.fields import Parameter
+from ..common.forms import Form, Listed, Tagged, TextOr
 from ..common.kinds import Filled, Text
-from ..common.schemas import one_of
 from ..conversation.custom_tools import GRAMMAR, custom_function
-from ..conversation.tools import CHOICES, FUNCTION, MODES, TOOLS, Choice, Offer, ToolUse, known, listed, use
+from ..conversation.tools import CHOICES, FUNCTION, MODES, TOOLS, Choice, Offer, ToolUse, known, use
 
-__all__ = ["TOOLS_SCHEMA", "read_tools"]
+__all__ = ["TOOL_ROWS", "read_tools"]
 
 FUNCTION_CHOICES = ("none", "auto")
 LEGACY: Paths = {"prompt.tools": "functions", "prompt.tools[]": "functions[]", "prompt.tool_choice": "function_call"}
@@ -58,39 +56,34 @@ CHOICE = Tagged(
     },
 )
 
-TOOLS_SCHEMA: Mapping[str, JsonSchema] = {
-    "tools": Listed(TOOL, most=TOOLS).schema,
-    "tool_choice": one_of({"enum": [*CHOICES]}, CHOICE.schema),
-    "functions": Listed(FUNCTION, most=TOOLS).schema,
-    "function_call": one_of({"enum": [*FUNCTION_CHOICES]}, NAMED.schema),
-}
-"""Of the fields of a request that are read here."""
+TOOL_ROWS = (
+    Parameter("tools", Listed(TOOL, most=TOOLS, noun="tools"), None, "tools"),
+    Parameter("tool_choice", TextOr(CHOICE, "an object with a tool's name", CHOICES), None, "tool_choice"),
+    Parameter("functions", Listed(FUNCTION, most=TOOLS, noun="functions"), None, "functions"),
+    Parameter(
+        "function_call", TextOr(NAMED, "an object with a function's name", FUNCTION_CHOICES), None, "function_call"
+    ),
+)
 
 
-def read_tools(payload: Payload, settings: Settings) -> tuple[ToolUse, bool]:
-    """The tools of a conversation, and whether they were given as functions; raises RequestError, naming the place."""
-    legacy = [name for name in ("functions", "function_call") if payload.get(name) is not None]
-    modern = [name for name in ("tools", "tool_choice") if payload.get(name) is not None]
+def read_tools(values: Mapping[str, Any]) -> tuple[ToolUse, bool]:
+    """The tools of a conversation, and whether they were given as functions; raises ParameterError."""
+    legacy = [name for name in ("functions", "function_call") if name in values]
+    modern = [name for name in ("tools", "tool_choice") if name in values]
     if not legacy:
-        offers = [
-            _offer(*TOOL.read(place := f"tools[{index}]", one, settings), place)
-            for index, one in enumerate(listed(payload.get("tools"), "tools"))
-        ]
-        choice = _choice(payload.get("tool_choice"), [offer.name for offer in offers], settings)
+        offers = [_offer(f"tools[{index}]", *tool) for index, tool in enumerate(values.get("tools", ()))]
+        choice = _choice(values.get("tool_choice", "auto"), [offer.name for offer in offers])
         return use(offers, choice, "tool_choice", "tools[].function", "tools[].function.parameters"), False
     if modern:
         raise ParameterError(f"{legacy[0]}: cannot be combined with {modern[0]}", legacy[0])
-    offers = [
-        _function(FUNCTION.read(place := f"functions[{index}]", one, settings), place)
-        for index, one in enumerate(listed(payload.get("functions"), "functions"))
-    ]
-    choice = _function_call(payload.get("function_call"), [offer.name for offer in offers], settings)
-    read = use(offers, choice, "function_call", "functions[]", "functions[].parameters")
-    read.own.update(LEGACY)
-    return read, True
+    offers = [_function(one, f"functions[{index}]") for index, one in enumerate(values.get("functions", ()))]
+    choice = _function_call(values.get("function_call", "auto"), [offer.name for offer in offers])
+    used = use(offers, choice, "function_call", "functions[]", "functions[].parameters")
+    used.own.update(LEGACY)
+    return used, True
 
 
-def _offer(kind: str, read: dict[str, Any], place: str) -> Offer:
+def _offer(place: str, kind: str, read: dict[str, Any]) -> Offer:
     if kind == "function":
         return _function(read["function"], f"{place}.function")
     custom = read["custom"]
@@ -103,19 +96,15 @@ def _function(read: dict[str, Any], place: str) -> Offer:
     return Offer(read.pop("name"), read, place, f"{place}.parameters")
 
 
-def _choice(given: Any, names: Collection[str], settings: Settings) -> Choice:
-    if given is None:
-        return Choice()
-    if isinstance(given, str):
-        return Choice(Text(CHOICES).read("tool_choice", given))
-    if not isinstance(given, dict):
-        raise PayloadError.of("tool_choice", given, f"one of {', '.join(CHOICES)}, or an object with a tool's name")
-    kind, read = CHOICE.read("tool_choice", given, settings)
+def _choice(read: str | tuple[str, dict[str, Any]], names: Collection[str]) -> Choice:
+    if isinstance(read, str):
+        return Choice(read)
+    kind, form = read
     if kind in CHOICES:
         return Choice(kind)
     if kind != "allowed_tools":
-        return Choice("required", known(read[kind]["name"], f"tool_choice.{kind}.name", names))
-    allowed, place = read[kind], f"tool_choice.{kind}"
+        return Choice("required", known(form[kind]["name"], f"tool_choice.{kind}.name", names))
+    allowed, place = form[kind], f"tool_choice.{kind}"
     found = [
         known(one[tool]["name"], f"{place}.tools[{index}].{tool}.name", names)
         for index, (tool, one) in enumerate(allowed["tools"])
@@ -123,12 +112,7 @@ def _choice(given: Any, names: Collection[str], settings: Settings) -> Choice:
     return Choice(allowed["mode"], None, found)
 
 
-def _function_call(given: Any, names: Collection[str], settings: Settings) -> Choice:
-    if given is None:
-        return Choice()
-    if isinstance(given, str):
-        return Choice(Text(FUNCTION_CHOICES).read("function_call", given))
-    if not isinstance(given, dict):
-        raise PayloadError.of("function_call", given, "none, auto, or an object with a function's name")
-    name = NAMED.read("function_call", given, settings)["name"]
-    return Choice("required", known(name, "function_call.name", names))
+def _function_call(read: str | dict[str, Any], names: Collection[str]) -> Choice:
+    if isinstance(read, str):
+        return Choice(read)
+    return Choice("required", known(read["name"], "function_call.name", names))

@@ -4,8 +4,8 @@ Inference (TEI).
     ranking.py      POST /rerank, /v1/rerank, /v2/rerank: `query` and `documents`; TEI's: `query` and `texts`
     scores.py       POST /score, /v1/score: pairs under one of four pairs of names
     classes.py      POST /classify: `input` or `messages`; TEI's /predict: `inputs`
-    texts.py        queries and documents, and the generations that score them
-    parameters.py   the plain fields; bodies.py: the answers and the errors; openapi.py: both, for /openapi.json
+    texts.py        what texts may be; pairs.py: queries and documents, and the generations that score them
+    parameters.py   the fields; bodies.py: the answers and the errors; openapi.py: both, for /openapi.json
 
 Each form has its own clients' errors. A body is found by its fields: `query` beside `documents` or `texts` on every
 endpoint, the others only where the model ranks or classifies. A model that embeds ranks and scores too, by the cosine

@@ -6,24 +6,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, cast
 
-from ...model.errors import ParameterError, PayloadError
 from ...model.events import Delta
-from ...model.generation import Generation, Prompt, Scoring
+from ...model.generation import Generation, Scoring
 from ...model.options import Settings
 from ..base import ParsedRequest, Payload, Request, encode
 from ..client_fields import ClientFields
 from ..common.embedding_reply import EmbeddingEncoder, numbers
-from ..common.fields import two_values
-from ..openai.completions import read_prompts
-from ..openai.messages import read_unanswered
+from ..openai.embeddings import inputs_of
 from ..openai.reply import Identity, error_response
 from .bodies import Class, ClassifyBody, Prediction, Usage, tei_error
-from .parameters import CLASSIFY_TABLE, PREDICT_TABLE, read_values
-from .texts import MAX_TEXTS, PATHS
+from .pairs import PATHS
+from .parameters import CLASSIFY_ROWS, PREDICT_ROWS, read_values
 
 __all__ = ["parse", "parse_tei"]
 
@@ -71,8 +66,8 @@ class Predictions(Labelled):
 
 def parse(payload: Payload, request: Request, settings: Settings) -> ParsedRequest:
     """A generation for each input, or for the conversation; raises RequestError."""
-    values = read_values(payload, CLASSIFY_TABLE, settings)
-    prompts, own = _prompts(payload, values, settings)
+    values = read_values(payload, CLASSIFY_ROWS, settings)
+    prompts, own, each = inputs_of(values, settings)
     scoring = Scoring(classes=True, activation=values["activation"], truncate=values["truncate"], cut=values["cut"])
     generations = tuple(
         Generation(
@@ -81,19 +76,17 @@ def parse(payload: Payload, request: Request, settings: Settings) -> ParsedReque
             add_special_tokens=values["add_special_tokens"] is not False,
             scoring=scoring,
         )
-        for prompt, _ in prompts
+        for prompt in prompts
     )
     identity = Identity.new("classify-", settings.model_name)
     reply = Classes(prompts=len(generations), refuse=error_response, identity=identity)
-    return ParsedRequest(
-        generations, reply, fields=ClientFields(PATHS, own, [{"prompt": field} for _, field in prompts])
-    )
+    return ParsedRequest(generations, reply, fields=ClientFields(PATHS, own, each))
 
 
 def parse_tei(payload: Payload, request: Request, settings: Settings) -> ParsedRequest:
     """The same for `inputs`: a text, a pair of them, or a list of lists of one or two texts."""
-    values = read_values({**payload, **_parameters(payload)}, PREDICT_TABLE, settings)
-    inputs, single = _inputs(payload)
+    values = read_values(payload, PREDICT_ROWS, settings)
+    inputs, single = values["inputs"]
     generations = tuple(
         Generation(
             request_id=request.request_id,
@@ -111,64 +104,3 @@ def parse_tei(payload: Payload, request: Request, settings: Settings) -> ParsedR
     each = [{"prompt": field, "scoring.document": field} for _, _, field in inputs]
     reply = Predictions(prompts=len(generations), refuse=tei_error, single=single)
     return ParsedRequest(generations, reply, fields=ClientFields(PATHS, each=each))
-
-
-def _prompts(
-    payload: Payload, values: dict[str, Any], settings: Settings
-) -> tuple[list[tuple[Prompt, str]], dict[str, str]]:
-    """The prompts, and what the client calls them and, other than usually, parts of one."""
-    if payload.get("messages") is not None:
-        conversation, own = read_unanswered(payload, values, settings)
-        return [(conversation, "messages")], own
-    if payload.get("input") is None:
-        raise PayloadError("input: expected a text or a list of texts, or a field messages, but there is none", "input")
-    inputs = read_prompts(payload["input"], "input", limit=MAX_TEXTS)
-    return [(one, "input" if len(inputs) == 1 else f"input[{index}]") for index, one in enumerate(inputs)], {}
-
-
-def _parameters(payload: Payload) -> dict[str, Any]:
-    """Hugging Face's clients put the fields there."""
-    given = payload.get("parameters")
-    if given is not None and not isinstance(given, dict):
-        raise PayloadError.of("parameters", given, "an object")
-    read = {name: value for name, value in cast("dict[str, Any]", given or {}).items() if value is not None}
-    for name, value in read.items():
-        if payload.get(name, value) not in (None, value):
-            raise two_values(f"parameters.{name}", name)
-    return read
-
-
-Input = tuple[str, str | None, str]
-"""A text, the second one of a pair, and what the client calls them."""
-EXPECTED = "a text, a pair of texts, or a list of lists of one or two texts"
-
-
-def _inputs(payload: Payload) -> tuple[list[Input], bool]:
-    """What is to be classified, and whether it is a single one; raises RequestError."""
-    if "inputs" not in payload:
-        raise PayloadError(f"inputs: expected {EXPECTED}, but there is no such field", "inputs")
-    given = payload["inputs"]
-    if isinstance(given, str):
-        return [_input([given], "inputs")], True
-    if not isinstance(given, list) or not given:
-        raise PayloadError.of("inputs", given, EXPECTED)
-    if isinstance(given[0], str):
-        return [_input(given, "inputs")], True
-    if len(given) > MAX_TEXTS:
-        raise ParameterError(f"inputs: expected at most {MAX_TEXTS} of them, got {len(given)}", "inputs")
-    return [*_listed(given)], False
-
-
-def _listed(items: list[Any]) -> Iterator[Input]:
-    for index, one in enumerate(items):
-        if not isinstance(one, list):
-            raise PayloadError.of(f"inputs[{index}]", one, "a list of one or two texts")
-        yield _input(one, f"inputs[{index}]")
-
-
-def _input(texts: list[Any], field: str) -> Input:
-    if not 1 <= len(texts) <= 2 or not all(isinstance(text, str) for text in texts):
-        raise PayloadError.of(field, texts, EXPECTED if field == "inputs" else "a list of one or two texts")
-    if not texts[0]:
-        raise ParameterError.of(field, texts[0], "a text that is not empty")
-    return texts[0], texts[1] if len(texts) == 2 else None, field

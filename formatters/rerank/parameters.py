@@ -1,4 +1,4 @@
-"""The plain fields of each body. Sources: vLLM 0.23 (entrypoints/pooling), Jina's and Cohere's API references, the
+"""The fields of each body. Sources: vLLM 0.23 (entrypoints/pooling), Jina's and Cohere's API references, the
 server of Text Embeddings Inference (TEI, router/src/http/types.rs).
 
 A key is a field of Scoring, or a switch of the answer.
@@ -6,34 +6,31 @@ A key is a field of Scoring, or a switch of the answer.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from ...model.errors import ParameterError
 from ...model.options import Settings
 from ..base import Payload
-from ..common.fields import Parameter, read_rows
+from ..common.fields import Parameter, Table, add_values, harmless, unserved
 from ..common.kinds import LARGEST_ID, SMALLEST, Anything, Boolean, Integer, Text, Tree
+from ..common.prompts import Prompts
 from ..common.vllm_fields import UNANSWERED
 from ..lmi.embeddings import Side, Truncation
+from ..openai.parameters import CHAT_ROWS
+from .texts import MAX_TEXTS, Inputs, Query, Texts
 
 __all__ = [
-    "CLASSIFY_TABLE",
-    "PREDICT_TABLE",
-    "RERANK_TABLE",
-    "SCORE_TABLE",
-    "TEI_TABLE",
-    "TEXT_FIELDS",
-    "read_values",
-]
+    "CLASSIFY_ROWS", "CLASSIFY_TABLE", "PREDICT_ROWS", "PREDICT_TABLE", "RERANK_ROWS", "RERANK_TABLE", "SCORE_ROWS",
+    "SCORE_TABLE", "SIDES", "TEI_ROWS", "TEI_TABLE", "read_values",
+]  # fmt: skip
 
 ANY_MODEL = (
     # Any model is accepted, the answer carries our name (docs/decisions.md: The model's name).
     Parameter("model", Text(), None),
-    Parameter("user", Anything(), None),
-    Parameter("request_id", Anything(), None),
+    *harmless("user", "request_id"),
     Parameter("priority", Integer(SMALLEST), None),
-    Parameter("cache_salt", Anything(), None, default_only=True),
-    Parameter("mm_processor_kwargs", Anything(), None, default_only=True),
+    *unserved("cache_salt", "mm_processor_kwargs"),
     # No part of it, but to ignore it would leave a client waiting for events.
     Parameter("stream", Boolean(), False, default_only=True),
 )
@@ -56,7 +53,7 @@ RERANK_TABLE: tuple[Parameter, ...] = (
     Parameter("return_documents", Boolean(), None, "return_documents"),
     # Cohere's, v1: documents are texts, or objects with a text.
     Parameter("rank_fields", Anything(), ["text"], default_only=True),
-    Parameter("max_chunks_per_doc", Anything(), None, default_only=True),
+    *unserved("max_chunks_per_doc"),
     # Jina's.
     Parameter("return_embeddings", Boolean(), False, default_only=True),
 )
@@ -77,17 +74,37 @@ TEI_TABLE: tuple[Parameter, ...] = (
 )
 PREDICT_TABLE: tuple[Parameter, ...] = (*CUT, Parameter("model", Text(), None))
 
-TEXT_FIELDS = {
-    "query", "documents", "texts", "queries", "items", "data_1", "data_2", "text_1", "text_2", "input", "inputs",
-    "messages", "parameters",
-}  # fmt: skip
-"""Fields that are read elsewhere."""
+QUERY = Parameter("query", Query(), None, "query")
+RERANK_ROWS = Table((*RERANK_TABLE, QUERY, Parameter("documents", Texts(), None, "documents")), ("query", "documents"))
+TEI_ROWS = Table((*TEI_TABLE, QUERY, Parameter("texts", Texts(), None, "documents")), ("query", "texts"))
+SIDES = (("queries", "documents"), ("queries", "items"), ("text_1", "text_2"), ("data_1", "data_2"))
+"""What the two sides of scores may be called."""
+SCORE_ROWS: Mapping[tuple[str, str], Table] = {
+    names: Table(
+        (*SCORE_TABLE, *map(Parameter, names, (Texts(), Texts()), (None, None), ("queries", "documents"))), names
+    )
+    for names in SIDES
+}
+CLASSIFY_ROWS = Table(
+    (*CLASSIFY_TABLE, Parameter("input", Prompts(MAX_TEXTS), None, "input"), CHAT_ROWS["messages"]),
+    either=("input", "messages"),
+)
+PREDICT_ROWS = Table(
+    (
+        *PREDICT_TABLE,
+        Parameter("inputs", Inputs(), None, "inputs"),
+        # Hugging Face's clients put the fields there.
+        Parameter("parameters", Table(PREDICT_TABLE), None, "parameters"),
+    ),
+    ("inputs",),
+)
 
 
-def read_values(payload: Payload, table: tuple[Parameter, ...], settings: Settings) -> dict[str, Any]:
-    """What the plain fields say, by key; raises RequestError."""
-    plain = {name: value for name, value in payload.items() if name not in TEXT_FIELDS}
-    values, names = read_rows(plain, {row.name: row for row in table}, settings)
+def read_values(payload: Payload, table: Table, settings: Settings) -> dict[str, Any]:
+    """What the fields say, by key; raises RequestError."""
+    values, names = table.read("", payload, settings)
+    if (parameters := values.get("parameters")) is not None:
+        add_values(values, names, *parameters)
     if values["truncate"] is None:
         values["truncate"] = False
     elif type(values["truncate"]) is int and values["truncate"] == 0:

@@ -12,13 +12,12 @@ from dataclasses import dataclass, field
 
 from msgspec import UNSET
 
-from ...model.errors import PayloadError
 from ...model.options import Settings
 from ..base import ParsedRequest, Payload, Request, encode
 from ..common.embedding_reply import EmbeddingEncoder
 from .bodies import Document, Meta, RankBody, Ranked, RankResult, Usage, rank_error, tei_error
-from .parameters import RERANK_TABLE, TEI_TABLE, read_values
-from .texts import Pairs, Text, read_query, read_texts
+from .pairs import Pairs
+from .parameters import RERANK_ROWS, TEI_ROWS, read_values
 
 __all__ = ["parse", "parse_tei"]
 
@@ -72,8 +71,8 @@ class TeiRanking(EmbeddingEncoder):
 
 def parse(payload: Payload, request: Request, settings: Settings) -> ParsedRequest:
     """A generation for each document; raises RequestError."""
-    pairs = _pairs(payload, "documents")
-    values = read_values(payload, RERANK_TABLE, settings)
+    values = read_values(payload, RERANK_ROWS, settings)
+    pairs = Pairs((values["query"],), values["documents"])
     shows = values["return_documents"]
     generations = pairs.generations(values, request, settings, activation=values["activation"])
     reply = Ranking(
@@ -91,8 +90,8 @@ def parse(payload: Payload, request: Request, settings: Settings) -> ParsedReque
 
 def parse_tei(payload: Payload, request: Request, settings: Settings) -> ParsedRequest:
     """The same. TEI makes scores of a model's logits by sigmoid, whatever the model's config says."""
-    pairs = _pairs(payload, "texts")
-    values = read_values(payload, TEI_TABLE, settings)
+    values = read_values(payload, TEI_ROWS, settings)
+    pairs = Pairs((values["query"],), values["documents"])
     generations = pairs.generations(values, request, settings, activation=False)
     reply = TeiRanking(
         prompts=len(generations),
@@ -107,15 +106,6 @@ def parse_tei(payload: Payload, request: Request, settings: Settings) -> ParsedR
 def best(scores: list[float]) -> list[tuple[int, float]]:
     """Index and score, the best first; of equal ones the earlier."""
     return sorted(enumerate(scores), key=lambda one: -one[1])
-
-
-def _pairs(payload: Payload, field: str) -> Pairs:
-    if "query" not in payload:
-        raise PayloadError(f"query: expected a text to rank {field} by, but there is no such field", "query")
-    if field not in payload:
-        raise PayloadError(f"{field}: expected a list of texts, but there is no such field", field)
-    query: Text = read_query(payload["query"], "query")
-    return Pairs((query,), read_texts(payload[field], field))
 
 
 def _sigmoid(logit: float) -> float:

@@ -14,13 +14,10 @@ from ..base import ParsedRequest, Payload, Request, encode
 from ..common.embedding_reply import EmbeddingEncoder
 from ..openai.reply import Identity, error_response
 from .bodies import Score, ScoreBody, Usage
-from .parameters import SCORE_TABLE, read_values
-from .texts import Pairs, read_texts
+from .pairs import Pairs
+from .parameters import SCORE_ROWS, SIDES, read_values
 
-__all__ = ["FIELDS", "fields_of", "parse"]
-
-FIELDS = (("queries", "documents"), ("queries", "items"), ("text_1", "text_2"), ("data_1", "data_2"))
-"""What the two sides may be called."""
+__all__ = ["fields_of", "parse"]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -39,22 +36,22 @@ class Scores(EmbeddingEncoder):
 
 
 def fields_of(payload: Payload) -> tuple[str, str] | None:
-    """What the body calls the two sides; None where it has neither of FIELDS."""
-    return next((names for names in FIELDS if all(name in payload for name in names)), None)
+    """What the body calls the two sides; None where it has neither of SIDES."""
+    return next((names for names in SIDES if all(name in payload for name in names)), None)
 
 
 def parse(payload: Payload, request: Request, settings: Settings) -> ParsedRequest:
     """A generation for each pair; raises RequestError."""
     names = fields_of(payload)
     if names is None:
-        expected = ", ".join(f"{one} and {other}" for one, other in FIELDS)
-        raise PayloadError(f"expected two fields with the texts to compare: {expected}", FIELDS[0][0])
-    queries, documents = (read_texts(payload[name], name) for name in names)
+        expected = ", ".join(f"{one} and {other}" for one, other in SIDES)
+        raise PayloadError(f"expected two fields with the texts to compare: {expected}", SIDES[0][0])
+    values = read_values(payload, SCORE_ROWS[names], settings)
+    queries, documents = values["queries"], values["documents"]
     if len(queries) not in (1, len(documents)):
         expected = f"one of them, or as many as there are {names[1]} ({len(documents)})"
         raise ParameterError(f"{names[0]}: expected {expected}, got {len(queries)}", names[0])
     pairs = Pairs(queries, documents)
-    values = read_values(payload, SCORE_TABLE, settings)
     generations = pairs.generations(values, request, settings, activation=values["activation"])
     identity = Identity.new("score-", settings.model_name)
     reply = Scores(prompts=len(generations), refuse=error_response, identity=identity, pairs=pairs)

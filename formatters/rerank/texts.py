@@ -1,27 +1,15 @@
-"""Queries and documents as the bodies have them, and the generations that score them.
-
-a model that scores     a generation for each pair
-a model that embeds     a generation for each text; a pair's score is the cosine of its two vectors
-"""
+"""What the texts in the bodies may be, and how they are read."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
 from ...model.errors import ParameterError, PayloadError, UnsupportedError
-from ...model.generation import Embedding, Generation, Scoring
-from ...model.options import Settings
-from ..base import Request
-from ..client_fields import ClientFields, Paths
-from ..common.fields import paths_of
-from .parameters import CLASSIFY_TABLE, RERANK_TABLE, TEI_TABLE
+from ..common.schemas import FILLED, STRING, array, objects, one_of
 
-__all__ = ["MAX_TEXTS", "PATHS", "Pairs", "Text", "read_query", "read_texts"]
+__all__ = ["MAX_TEXTS", "Inputs", "Query", "Text", "Texts"]
 
-PATHS: Paths = paths_of((*RERANK_TABLE, *CLASSIFY_TABLE, *TEI_TABLE), "scoring", Scoring)
-"""What the fields are called."""
 MAX_TEXTS = 1024
 """Texts of one field: where texts are embedded, both of a pair are a generation."""
 
@@ -34,25 +22,38 @@ class Text:
     field: str
 
 
-def read_query(given: Any, field: str) -> Text:
-    """A text that is not empty, or an object with one; raises RequestError."""
-    text = _text(given, field)
-    if not text:
-        raise ParameterError.of(field, given, "a non-empty string")
-    return Text(text, field)
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A text that is not empty, or an object with one."""
+
+    schema = one_of(FILLED, objects(["text"], text=FILLED))
+    description = "a text to rank by"
+
+    def read(self, name: str, given: Any) -> Text:
+        text = _text(given, name)
+        if not text:
+            raise ParameterError.of(name, given, "a non-empty string")
+        return Text(text, name)
 
 
-def read_texts(given: Any, field: str) -> tuple[Text, ...]:
-    """At least one text, each a string or an object with a string `text`; a single one is a list of one. Raises
-    RequestError.
-    """
-    if isinstance(given, str | dict):
-        return (Text(_text(given, field), field),)
-    if not isinstance(given, list) or not given:
-        raise PayloadError.of(field, given, "a list of texts, each a string or an object with a field text")
-    if len(given) > MAX_TEXTS:
-        raise ParameterError(f"{field}: expected at most {MAX_TEXTS} texts, got {len(given)}", field)
-    return tuple(Text(_text(one, f"{field}[{index}]"), f"{field}[{index}]") for index, one in enumerate(given))
+TEXT = one_of(STRING, objects(["text"], text=STRING))
+
+
+@dataclass(frozen=True, slots=True)
+class Texts:
+    """At least one text, each a string or an object with a string `text`; a single one is a list of one."""
+
+    schema = one_of(TEXT, array(TEXT, 1, MAX_TEXTS))
+    description = "a list of texts, each a string or an object with a field text"
+
+    def read(self, name: str, given: Any) -> tuple[Text, ...]:
+        if isinstance(given, str | dict):
+            return (Text(_text(given, name), name),)
+        if not isinstance(given, list) or not given:
+            raise PayloadError.of(name, given, self.description)
+        if len(given) > MAX_TEXTS:
+            raise ParameterError(f"{name}: expected at most {MAX_TEXTS} texts, got {len(given)}", name)
+        return tuple(Text(_text(one, f"{name}[{index}]"), f"{name}[{index}]") for index, one in enumerate(given))
 
 
 def _text(given: Any, field: str) -> str:
@@ -70,88 +71,33 @@ def _text(given: Any, field: str) -> str:
     return text
 
 
+Input = tuple[str, str | None, str]
+"""A text, the second one of a pair, and what the client calls them."""
+FEW = array(STRING, 1, 2)
+
+
 @dataclass(frozen=True, slots=True)
-class Pairs:
-    """What is to be scored together: each query with the document in its place, one query with every document."""
+class Inputs:
+    """What TEI's server classifies, and whether it is a single one."""
 
-    queries: tuple[Text, ...]
-    documents: tuple[Text, ...]
+    schema = one_of(FILLED, FEW, array(FEW, 1, MAX_TEXTS))
+    description = "a text, a pair of texts, or a list of lists of one or two texts"
 
-    def __len__(self) -> int:
-        return len(self.documents)
-
-    def generations(
-        self, values: Mapping[str, Any], request: Request, settings: Settings, *, activation: bool | None
-    ) -> tuple[Generation, ...]:
-        """Those that `scores` reads; `values` are those of a table (parameters.py). Raises UnsupportedError."""
-        if settings.embeds:
-            return self._embedded(values, request)
-        return tuple(
-            Generation(
-                request_id=request.request_id,
-                prompt=query.text,
-                scoring=Scoring(document=document.text, activation=activation, **_scoring(values)),
-            )
-            for query, document in self._each
-        )
-
-    @property
-    def _each(self) -> Sequence[tuple[Text, Text]]:
-        """The pairs."""
-        queries = self.queries if len(self.queries) > 1 else self.queries * len(self.documents)
-        return [*zip(queries, self.documents, strict=True)]
-
-    def fields(self, values: Mapping[str, Any], settings: Settings) -> ClientFields:
-        """What the client calls what `generations` has made of it."""
-        each: list[Paths]
-        if settings.embeds:
-            each = [{"prompt": one.field} for one in (*self.queries, *self.documents)]
-        else:
-            each = [{"prompt": query.field, "scoring.document": document.field} for query, document in self._each]
-        instruction = {"scoring.template_arguments.instruction": "instruction"}
-        return ClientFields(PATHS, instruction if values.get("instruction") is not None else {}, each)
-
-    def scores(self, vectors: Sequence[bytes]) -> list[float]:
-        """Of each pair, from the generations' vectors in their order."""
-        # Here, as only such requests need it.
-        import numpy as np
-
-        if len(vectors) == len(self):
-            found: list[float] = np.frombuffer(b"".join(vector[:4] for vector in vectors), "<f4").tolist()
-            return found
-        each = np.frombuffer(b"".join(vectors), "<f4").reshape(len(vectors), -1)
-        count = len(self.queries)
-        return [float(score) for score in (each[:count] * each[count:]).sum(1)]
-
-    def _embedded(self, values: Mapping[str, Any], request: Request) -> tuple[Generation, ...]:
-        for key, field in ONLY_SCORING.items():
-            if values.get(key):
-                raise UnsupportedError(f"{field}: this model makes embeddings, which have none", field)
-        embedding = Embedding(normalize=True, truncate=values["truncate"], cut=values["cut"])
-        return tuple(
-            Generation(request_id=request.request_id, prompt=one.text, embedding=embedding)
-            for one in (*self.queries, *self.documents)
-        )
+    def read(self, name: str, given: Any) -> tuple[list[Input], bool]:
+        if isinstance(given, str):
+            return [_input(name, [given], self.description)], True
+        if not isinstance(given, list) or not given:
+            raise PayloadError.of(name, given, self.description)
+        if isinstance(given[0], str):
+            return [_input(name, given, self.description)], True
+        if len(given) > MAX_TEXTS:
+            raise ParameterError(f"{name}: expected at most {MAX_TEXTS} of them, got {len(given)}", name)
+        return [_input(f"{name}[{index}]", one, "a list of one or two texts") for index, one in enumerate(given)], False
 
 
-ONLY_SCORING = {
-    "query_tokens": "max_tokens_per_query",
-    "document_tokens": "max_tokens_per_doc",
-    "instruction": "instruction",
-    "template_arguments": "chat_template_kwargs",
-}
-"""Keys of the tables, and fields, that mean nothing where texts are embedded."""
-
-
-def _scoring(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of Scoring that are the same for all pairs."""
-    arguments = dict(values.get("template_arguments") or {})
-    if values.get("instruction") is not None:
-        arguments.setdefault("instruction", values["instruction"])
-    return {
-        "truncate": values["truncate"],
-        "cut": values["cut"],
-        "query_tokens": values.get("query_tokens"),
-        "document_tokens": values.get("document_tokens"),
-        "template_arguments": arguments,
-    }
+def _input(name: str, texts: Any, expected: str) -> Input:
+    if not isinstance(texts, list) or not 1 <= len(texts) <= 2 or not all(isinstance(text, str) for text in texts):
+        raise PayloadError.of(name, texts, expected)
+    if not texts[0]:
+        raise ParameterError.of(name, texts[0], "a text that is not empty")
+    return texts[0], texts[1] if len(texts) == 2 else None, name

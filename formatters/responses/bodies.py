@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from ..openai.bodies import TokenLogprob
+from ..openai.logprobs import TokenLogprob
 
 __all__ = [
     "CustomCall",

@@ -2,7 +2,7 @@
 
 "auto", "none", "required"
 {"type": "function" or "custom", "name", "namespace"}
-{"type": "allowed_tools", "mode", "tools": [...]}          --read_choice--> Choice, and what the response repeats of it
+{"type": "allowed_tools", "mode", "tools": [...]}    --CHOICE, chosen--> Choice, and what the response repeats of it
 """
 
 from __future__ import annotations
@@ -10,16 +10,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ...model.errors import ParameterError, PayloadError, UnsupportedError
-from ...model.options import Settings
-from ..base import JsonSchema
-from ..common.forms import Form, Listed, Tagged
+from ...model.errors import ParameterError, UnsupportedError
+from ..common.forms import Form, Listed, Tagged, TextOr
 from ..common.kinds import Filled, Text
-from ..common.schemas import one_of
 from ..conversation.tools import CHOICES, MODES, TOOLS, Choice
 from .offers import CALLED, ClientTool
 
-__all__ = ["CHOICE_SCHEMA", "read_choice"]
+__all__ = ["CHOICE", "chosen"]
 
 # Clients may give the whole tool.
 WHOLE: Mapping[str, None] = dict.fromkeys(("description", "parameters", "strict", "format"))
@@ -27,23 +24,18 @@ NAMED = {kind: Form({"name": Filled(), "namespace": Filled(), **WHOLE}, ("name",
 # Tools of other types may be listed among those that are allowed: they have been left out.
 ONE = Tagged("type", NAMED, other=Form({"name": None, "server_label": None}))
 ALLOWED = Form({"mode": Text(MODES), "tools": Listed(ONE, 1, TOOLS, "tools")}, ("mode", "tools"))
-CHOICE = Tagged("type", {**NAMED, "allowed_tools": ALLOWED, **{word: Form({}) for word in CHOICES}})
-CHOICE_SCHEMA: JsonSchema = one_of({"enum": [*CHOICES]}, CHOICE.schema)
+KINDS = Tagged("type", {**NAMED, "allowed_tools": ALLOWED, **{word: Form({}) for word in CHOICES}})
+CHOICE = TextOr(KINDS, "an object with a tool's name", CHOICES)
 
 Tools = Mapping[str, ClientTool]
 """By the model's names."""
 
 
-def read_choice(given: Any, tools: Tools, settings: Settings) -> tuple[Choice, str | dict[str, Any]]:
-    """`tool_choice`; raises RequestError."""
-    if given is None:
-        return Choice(), "auto"
-    if isinstance(given, str):
-        word = Text(CHOICES).read("tool_choice", given)
-        return Choice(word), word
-    if not isinstance(given, dict):
-        raise PayloadError.of("tool_choice", given, f"one of {', '.join(CHOICES)}, or an object with a tool's name")
-    kind, read = CHOICE.read("tool_choice", given, settings)
+def chosen(asked: str | tuple[str, dict[str, Any]], tools: Tools) -> tuple[Choice, str | dict[str, Any]]:
+    """`tool_choice`, as CHOICE has read it; raises RequestError."""
+    if isinstance(asked, str):
+        return Choice(asked), asked
+    kind, read = asked
     if kind in CHOICES:
         return Choice(kind), kind
     if kind != "allowed_tools":

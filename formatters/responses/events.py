@@ -10,7 +10,7 @@ from __future__ import annotations
 import msgspec
 
 from ..base import named_record
-from ..openai.bodies import TokenLogprob
+from ..openai.logprobs import TokenLogprob
 from .bodies import Item, Part, ResponseBody
 
 __all__ = [

@@ -12,21 +12,22 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from ...model.errors import ParameterError, PayloadError, UnsupportedError
+from ...model.errors import PayloadError, UnsupportedError
 from ...model.options import Settings
 from ..base import JsonSchema
-from ..common.forms import Form, Listed, Tagged
-from ..common.kinds import Filled, Text
-from ..common.schemas import STRING, array, one_of
+from ..common.forms import Form, Listed, Tagged, TextOr, Unread
+from ..common.kinds import Filled, Nested, Text
+from ..common.schemas import one_of
 from ..conversation.builder import NONE, Arguments, Builder, Turn
 from ..conversation.content import MAX_MESSAGES, Content, Contents, PartForm, text_form
 from ..conversation.custom_tools import arguments_of
 from ..conversation.images import DETAIL, read_url
-from .offers import TOOL_SCHEMA
+from .offers import TOOL
 
-__all__ = ["INPUT_SCHEMA", "add_items", "additional_tools", "listed"]
+__all__ = ["INPUT", "add_items", "additional_tools", "listed"]
 
 Read = dict[str, Any]
 
@@ -91,7 +92,7 @@ ITEM = Tagged(
         "function_call_output": Form(OUTPUT),
         "custom_tool_call": Form({**CALLED, "input": Text(), **BESIDE}, ("call_id", "name", "input")),
         "custom_tool_call_output": Form(OUTPUT, ("call_id",)),
-        "additional_tools": Form({"role": None, "tools": None, **BESIDE}),
+        "additional_tools": Form({"role": None, "tools": Unread(Listed(TOOL, noun="tools")), **BESIDE}, ("tools",)),
         "reasoning": Form(
             {
                 "content": _texts("reasoning_text"),
@@ -104,41 +105,49 @@ ITEM = Tagged(
     where=" or 'message'",
 )
 
+
+@dataclass(frozen=True, slots=True)
+class Item(Nested):
+    """A message, whose type may be left out, or an item of another type."""
+
+    @property
+    def schema(self) -> JsonSchema:
+        return one_of(MESSAGE.schema, ITEM.schema)
+
+    @property
+    def description(self) -> str:
+        return "an item"
+
+    def read(self, name: str, given: Any, settings: Settings) -> tuple[str, Any]:
+        if isinstance(given, dict) and (
+            given.get("type") == "message" or (given.get("type") is None and given.get("role") is not None)
+        ):
+            return "message", MESSAGE.read(name, given, settings)
+        return ITEM.read(name, given, settings)
+
+
+INPUT = TextOr(Listed(Item(), 1, MAX_MESSAGES, "items"), "a list of items")
 Name = Callable[[str | None, str], str]
 """The model's name of a tool, by namespace and name."""
 
 
 def add_items(builder: Builder, given: Any, place: str, name: Name, settings: Settings) -> None:
     """Items, or a text, which is a message of the user; raises RequestError, naming the place."""
-    if isinstance(given, str):
-        builder.say("user", given)
+    read = INPUT.read(place, given, settings)
+    if isinstance(read, str):
+        builder.say("user", read)
         return
-    if not isinstance(given, list):
-        raise PayloadError.of(place, given, "a string or a list of items")
-    if not given:
-        raise ParameterError.of(place, given, "at least one item")
-    if len(given) > MAX_MESSAGES:
-        raise ParameterError(f"{place}: expected at most {MAX_MESSAGES} items, got {len(given)}", place)
-    for index, one in enumerate(given):
-        where = f"{place}[{index}]"
-        if _is_message(one):
-            _message(builder, *MESSAGE.read(where, one, settings))
-            continue
-        kind, item = ITEM.read(where, one, settings)
-        if kind == "reasoning":
+    for index, (kind, item) in enumerate(read):
+        if kind == "message":
+            _message(builder, *item)
+        elif kind == "reasoning":
             _reasoning(builder, item)
         elif kind in ("function_call", "custom_tool_call"):
             called = name(item.get("namespace"), item["name"])
             arguments = arguments_of(item["input"]) if kind == "custom_tool_call" else item.get("arguments", NONE)
             _turn(builder).call(item["call_id"], called, arguments)
         elif kind != "additional_tools":
-            _result(builder, item, where, name)
-
-
-def _is_message(given: Any) -> bool:
-    return isinstance(given, dict) and (
-        given.get("type") == "message" or (given.get("type") is None and given.get("role") is not None)
-    )
+            _result(builder, item, f"{place}[{index}]", name)
 
 
 def _turn(builder: Builder, fits: Callable[[Turn], bool] = lambda turn: True) -> Turn:
@@ -222,13 +231,3 @@ PREFIXES = {
     "additional_tools": "at_",
     "reasoning": "rs_",
 }
-
-
-def _schema() -> JsonSchema:
-    items = {name: form for name, form in ITEM.forms.items() if name != "additional_tools"}
-    more = {"type": "object", "properties": {"type": {"const": "additional_tools"}, "tools": array(TOOL_SCHEMA)}}
-    more["required"] = ["type", "tools"]
-    return one_of(MESSAGE.schema, Tagged("type", items).schema, more)
-
-
-INPUT_SCHEMA = one_of(STRING, array(_schema(), 1, MAX_MESSAGES))

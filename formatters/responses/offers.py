@@ -12,16 +12,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ...model.errors import PayloadError
 from ...model.options import Settings
-from ..base import JsonSchema
-from ..common.forms import Form, Listed, Tagged
-from ..common.kinds import Filled, Object, Text
-from ..common.schemas import one_of
+from ..common.forms import Form, Listed, Loose, Tagged
+from ..common.kinds import Filled, Text
 from ..conversation.custom_tools import GRAMMAR, custom_function
 from ..conversation.tools import FUNCTION, leave_out
 
-__all__ = ["CALLED", "TOOL_SCHEMA", "ClientTool", "joined", "read_tool"]
+__all__ = ["CALLED", "TOOL", "ClientTool", "joined", "offered"]
 
 BESIDE: Mapping[str, None] = dict.fromkeys(("allowed_callers", "async", "defer_loading", "output_schema"))
 """Fields of a tool that say nothing to the model."""
@@ -34,8 +31,7 @@ NAMESPACE = Form(
     {"name": Filled(), "description": Text(), "tools": Listed(MEMBER, noun="tools")},
     ("name", "tools"),
 )
-TOOL = Tagged("type", {**CALLED, "namespace": NAMESPACE})
-SERVED = "'function', 'custom' or 'namespace'"
+TOOL = Tagged("type", {**CALLED, "namespace": NAMESPACE}, other=Loose({}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,15 +51,15 @@ def joined(namespace: str | None, name: str) -> str:
     return name if namespace is None else f"{namespace}__{name}"
 
 
-def read_tool(given: Any, place: str, settings: Settings) -> tuple[list[ClientTool], dict[str, Any] | None]:
-    """What the model is offered of a tool, and what the response repeats; None: it is left out. Raises RequestError."""
-    kind = Object().read(place, given).get("type")
-    if not isinstance(kind, str) or kind not in TOOL.forms:
-        if not isinstance(kind, str):
-            raise PayloadError.of(f"{place}.type", kind, SERVED)
-        leave_out(kind, f"{place}.type", settings, SERVED)
+def offered(
+    place: str, settings: Settings, kind: str, read: dict[str, Any]
+) -> tuple[list[ClientTool], dict[str, Any] | None]:
+    """What the model is offered of a tool, as TOOL has read it, and what the response repeats; None: it is left out.
+    Raises UnsupportedError.
+    """
+    if kind not in TOOL.forms:
+        leave_out(kind, f"{place}.type", settings, "'function', 'custom' or 'namespace'")
         return [], None
-    kind, read = TOOL.read(place, given, settings)
     if kind != "namespace":
         tool, shown = _called(kind, read, None, place)
         return [tool], shown
@@ -90,11 +86,3 @@ def _called(kind: str, read: dict[str, Any], namespace: str | None, place: str) 
         **{key: read.get(key) for key in ("description", "parameters", "strict")},
     }
     return ClientTool(name, namespace, function, place), shown
-
-
-OTHER: JsonSchema = {
-    "type": "object",
-    "properties": {"type": {"type": "string", "not": {"enum": [*TOOL.forms]}}},
-    "required": ["type"],
-}
-TOOL_SCHEMA: JsonSchema = one_of(TOOL.schema, OTHER)

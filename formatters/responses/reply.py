@@ -18,8 +18,7 @@ from ...model.events import CallDelta, Delta
 from ..base import Response, encode
 from ..common.blocks import BlockEncoder, BlockKind, Growing
 from ..conversation.carried import carried
-from ..openai.bodies import TokenLogprob
-from ..openai.logprobs import ShownTokens, chat_entries
+from ..openai.logprobs import ShownTokens, TokenLogprob, chat_entries
 from ..openai.reply import FINISH_WORDS, error_response
 from .bodies import (
     CustomCall,
@@ -55,7 +54,6 @@ class ResponseOptions:
     """The tools, by the model's names."""
 
 
-@dataclass(slots=True)
 class GrowingItem(Growing):
     """An item in the making; what it calls is named as the client knows it."""
 
@@ -65,7 +63,7 @@ class GrowingItem(Growing):
     """Whether it has `encrypted_content`, of reasoning."""
     input: CustomInput | None = None
     """What reads a custom tool's input from its arguments."""
-    entries: list[TokenLogprob] = field(default_factory=list[TokenLogprob])
+    entries: list[TokenLogprob] = msgspec.field(default_factory=list[TokenLogprob])
 
     def item(self) -> Item:
         """As it is now; while it is in progress it has no content."""

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...model.conversation import Message
-from ...model.errors import ParameterError, PayloadError
+from ...model.errors import ParameterError
 from ...model.generation import FITTING, Conversation, Generation, Sampling
 from ...model.options import Settings
 from ..base import Payload, Request
@@ -28,7 +28,7 @@ from ..conversation.template_arguments import read_template_arguments, think
 from ..openai.parameters import read_streaming, sampling_of
 from .bodies import ReasoningOptions, ResponseBody
 from .items import add_items, additional_tools
-from .parameters import CARRIED, LOGPROBS, TABLE, read_fields, read_guide, read_reasoning
+from .parameters import CARRIED, LOGPROBS, ROWS, TABLE, read_guide, read_reasoning
 from .reply import ResponseOptions
 from .stored import answered_items, previous_items, with_references
 from .tools import ResponseTools, read_tools
@@ -55,21 +55,20 @@ def read_request(
     payload: Payload, request: Request, settings: Settings
 ) -> tuple[Generation, ResponseOptions, ClientFields]:
     """What to generate, what the response says besides it, and what all is called; raises RequestError."""
-    values = read_fields(payload, settings)
-    streams = read_streaming(values, settings).streams
+    values = ROWS.given(payload, settings)
+    streams = read_streaming(values).streams
     previous = previous_items(values.get("previous_response_id"), request.responses)
-    given = _input(payload)
-    referred = with_references(given, request.responses)
+    referred = with_references(values["input"], request.responses)
     further = (*additional_tools(previous, "previous_response_id"), *additional_tools(referred, "input"))
-    tools = read_tools(payload, settings, further)
+    tools = read_tools(values, settings, further)
     builder = Builder("input")
     if (instructions := values.get("instructions")) is not None:
         builder.say("system", instructions)
     if previous:
         add_items(builder, previous, "previous_response_id", tools.name, settings)
     add_items(builder, referred, "input", tools.name, settings)
-    guide, text = read_guide({**values, "text": payload.get("text")}, settings)
-    reasoning = read_reasoning(payload.get("reasoning"), settings)
+    guide, text = read_guide(values, payload)
+    reasoning = read_reasoning(values)
     answered = answered_items(values.get("store"), previous, referred, request.responses)
     logprobs = _logprobs(values)
     sampling = sampling_of(
@@ -97,13 +96,6 @@ def read_request(
         ResponseOptions(body, logprobs is not None, CARRIED in values.get("include", ()), answered, tools.tools),
         fields,
     )
-
-
-def _input(payload: Payload) -> Any:
-    given = payload.get("input")
-    if given is None:
-        raise PayloadError("expected a field input, a string or a list of items", "input")
-    return given
 
 
 def _logprobs(values: Mapping[str, Any]) -> int | None:

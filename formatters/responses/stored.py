@@ -100,9 +100,10 @@ def with_references(given: Any, store: ResponseStore | None) -> Any:
 
 def _is_reference(item: Any) -> bool:
     """Its type may be left out."""
-    return isinstance(item, dict) and (
-        item.get("type") == "item_reference" or (item.get("type") is None and [*item] in (["id"], ["type", "id"]))
-    )
+    if not isinstance(item, dict):
+        return False
+    kind = item.get("type")
+    return kind == "item_reference" or (kind is None and "id" in item and item.keys() <= {"id", "type"})
 
 
 class _KeptItems:

@@ -14,13 +14,11 @@ from typing import Any
 
 from ...model.errors import ParameterError
 from ...model.options import Settings
-from ..base import JsonSchema, Payload
-from ..common.schemas import array
-from ..conversation.tools import TOOLS, Offer, ToolUse, listed, use
-from .choice import CHOICE_SCHEMA, read_choice
-from .offers import TOOL_SCHEMA, ClientTool, joined, read_tool
+from ..conversation.tools import TOOLS, Offer, ToolUse, use
+from .choice import chosen
+from .offers import TOOL, ClientTool, joined, offered
 
-__all__ = ["TOOLS_SCHEMA", "ResponseTools", "read_tools"]
+__all__ = ["ResponseTools", "read_tools"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,21 +40,23 @@ class ResponseTools:
         return self.names.get((namespace, name)) or joined(namespace, name)
 
 
-def read_tools(payload: Payload, settings: Settings, additional: Iterable[tuple[Any, str]] = ()) -> ResponseTools:
-    """The tools; raises RequestError, naming the place.
+def read_tools(
+    values: Mapping[str, Any], settings: Settings, additional: Iterable[tuple[Any, str]] = ()
+) -> ResponseTools:
+    """The tools, as the table has read them; raises RequestError, naming the place.
 
     additional: further ones, with their places. One that comes again, by its name and its namespace, replaces the
     earlier one.
     """
     shown: list[dict[str, Any]] = []
     read: list[ClientTool] = []
-    for index, one in enumerate(listed(payload.get("tools"), "tools")):
-        tools, repeated = read_tool(one, f"tools[{index}]", settings)
+    for index, one in enumerate(values.get("tools", ())):
+        tools, repeated = offered(f"tools[{index}]", settings, *one)
         read += tools
         if repeated is not None:
             shown.append(repeated)
     for one, place in additional:
-        read += read_tool(one, place, settings)[0]
+        read += offered(place, settings, *TOOL.read(place, one, settings))[0]
     if len(read) > TOOLS:
         raise ParameterError(f"tools: expected at most {TOOLS}, those of namespaces counted, got {len(read)}", "tools")
     named: dict[str, ClientTool] = {}
@@ -69,14 +69,10 @@ def read_tools(payload: Payload, settings: Settings, additional: Iterable[tuple[
                 name += "_"
             names[key] = name
         named[names[key]] = tool
-    choice, repeated_choice = read_choice(payload.get("tool_choice"), named, settings)
+    choice, repeated_choice = chosen(values.get("tool_choice", "auto"), named)
     offers = [
         Offer(name, tool.function, tool.place, tool.place if tool.custom else f"{tool.place}.parameters", tool.custom)
         for name, tool in named.items()
     ]
     used = use(offers, choice, "tool_choice", "tools[]", "tools[].parameters")
     return ResponseTools(shown, repeated_choice, used, named, names)
-
-
-TOOLS_SCHEMA: Mapping[str, JsonSchema] = {"tools": array(TOOL_SCHEMA, le=TOOLS), "tool_choice": CHOICE_SCHEMA}
-"""Of the fields of a request that are read here."""

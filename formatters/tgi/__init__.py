@@ -24,14 +24,14 @@ from ...model.generation import Generation, Sampling
 from ...model.options import Settings
 from ..base import Dialect, ParsedRequest, Payload, Request, Response, Route, encode
 from ..client_fields import ClientFields
-from ..lmi import framing_of, inputs_of, parameters_of, stream_of
+from ..lmi import framing_of
 from ..lmi.formatter_input import for_formatters
 from ..lmi.reply import EVENTS, Framing
 from . import compat
 from .bodies import error_body
 from .info import info_page
 from .openapi import TGI, TGI_INFO, TGI_ROOT, TGI_STREAM, TGI_WHOLE
-from .parameters import BEST_OF, PATHS, read_parameters
+from .parameters import BEST_OF, BODY, OWN_BODY, PATHS, parameters_of
 from .reply import ResponseOptions, StreamEncoder, WholeEncoder
 
 __all__ = ["DIALECT", "for_formatters", "matches", "parse", "refuse"]
@@ -63,9 +63,11 @@ def parse(payload: Payload, request: Request, settings: Settings) -> ParsedReque
     """One generation, answered whole or as a stream."""
     if settings.tgi_compat and not _is_tgis_own(request, settings):
         return compat.parse(payload, request, settings)
-    inputs = inputs_of(payload)
-    framing = _framing(payload, request, settings)
-    parameters = read_parameters(parameters_of(payload, settings), settings)
+    body = OWN_BODY if request.path in (WHOLE_PATH, STREAM_PATH) else BODY
+    values = body.read_values(payload, settings)
+    inputs = values["inputs"]
+    framing = _framing(values.get("stream"), request, settings)
+    parameters = parameters_of(*values["parameters"])
     sampling = parameters.sampling
     if framing is None:
         details = parameters.details or parameters.prefill is not None
@@ -126,13 +128,12 @@ def refuse(error: LmiError, payload: Payload | None, request: Request, settings:
     return Response(encode(body), status, failure=error)
 
 
-def _framing(payload: Payload, request: Request, settings: Settings) -> Framing | None:
+def _framing(stream: bool | None, request: Request, settings: Settings) -> Framing | None:
     """How the answer is streamed; None: whole. TGI's own routes know no output_formatter."""
     if request.path == WHOLE_PATH:
         return None
     if request.path == STREAM_PATH:
         return EVENTS
-    stream = stream_of(payload)
     if request.path == ROOT_PATH:
         return EVENTS if stream else None
     return framing_of(stream, settings, EVENTS)

@@ -26,7 +26,7 @@ from ...model.errors import (
     UnavailableError,
 )
 from ...model.events import Token, TopToken
-from ..openai.bodies import PromptLogprobs
+from ..openai.logprobs import PromptLogprobs
 
 __all__ = [
     "INCOMPLETE",

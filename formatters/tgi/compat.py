@@ -10,37 +10,31 @@ which LMI's own bodies are refused for, is TGI's.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from ...model.options import Settings
 from ..base import ParsedRequest, Payload, Request
 from ..client_fields import ClientFields
-from ..common.fields import Parameter
+from ..common.fields import Parameter, Table
 from ..common.kinds import Boolean
 from ..lmi import generation_of, read_request
+from ..lmi.body import Body, Input
 from ..lmi.parameters import PATHS
 from ..lmi.parameters import ROWS as LMI_ROWS
 from ..lmi.reply import EVENTS
-from ..lmi.schemas import schema_of
 from .parameters import GRAMMAR
 from .reply import ResponseOptions, StreamEncoder, WholeEncoder
 
-__all__ = ["OWN", "ROWS", "compatible_rows", "parse"]
+__all__ = ["BODIES", "OWN", "ROWS", "parse"]
 
 OWN = (Parameter("details", Boolean(), True, "details"), GRAMMAR)
 """What is not as LMI has it."""
-ROWS = {name: rows | {row.name: row for row in OWN} for name, rows in LMI_ROWS.items()}
+ROWS = {name: Table((*rows.values(), *OWN)) for name, rows in LMI_ROWS.items()}
 """By LMI's schema, then by name."""
-
-
-def compatible_rows(settings: Settings) -> Mapping[str, Parameter]:
-    """Those of an endpoint's schema."""
-    return ROWS[schema_of(settings).name]
+BODIES = {name: Body(rows, Input()) for name, rows in ROWS.items()}
 
 
 def parse(payload: Payload, request: Request, settings: Settings) -> ParsedRequest:
     """One generation, answered whole or as a stream. Raises RequestError."""
-    asked = read_request(payload, settings, ROWS, EVENTS)
+    asked = read_request(payload, settings, BODIES, EVENTS)
     parameters, framing = asked.parameters, asked.framing
     # Of several sequences it is no longer known which of them drew with which seed.
     draws = parameters.sampling["temperature"] != 0 and not parameters.several

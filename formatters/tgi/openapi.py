@@ -4,29 +4,22 @@ from __future__ import annotations
 
 from ...model.options import Settings
 from ..base import JSON, JSON_LINES, SSE, JsonSchema, OpenApi
-from ..common.schemas import FILLED
 from ..lmi.bodies import UnreadableBody
-from ..lmi.openapi import inputs_schema
+from ..lmi.body import described
 from .bodies import ErrorBody, StreamLine, WholeBody
-from .compat import compatible_rows
+from .compat import BODIES
 from .info import Info
-from .parameters import ROWS
+from .parameters import BODY, OWN_BODY
 
 __all__ = ["TGI", "TGI_INFO", "TGI_ROOT", "TGI_STREAM", "TGI_WHOLE"]
 
 
-def _tgi_request(settings: Settings) -> JsonSchema:
-    return inputs_schema(FILLED, ROWS.values())
-
-
-def _tgi_own(settings: Settings) -> JsonSchema:
-    """Where the path decides whether the response is streamed, `stream` has no effect."""
-    return inputs_schema(FILLED, ROWS.values(), {})
+_compatible = described(BODIES)
 
 
 def _by_body(settings: Settings) -> JsonSchema:
     """Where the dialect is not named the option chose it, and the parameters are LMI's."""
-    return _tgi_request(settings) if settings.dialect else inputs_schema(FILLED, compatible_rows(settings).values())
+    return BODY.schema if settings.dialect else _compatible(settings)
 
 
 TGI_ERRORS = {JSON: (ErrorBody,)}
@@ -41,11 +34,13 @@ TGI = OpenApi(
     {JSON: (ErrorBody, UnreadableBody)},
     serves=lambda settings: settings.tgi_compat and not settings.pools,
 )
-TGI_WHOLE = OpenApi("Generated text as TGI's /generate gives it", _tgi_own, {JSON: (WholeBody,)}, TGI_ERRORS)
-TGI_STREAM = OpenApi("A stream of tokens as TGI's /generate_stream gives it", _tgi_own, {SSE: TGI_LINES}, TGI_ERRORS)
+TGI_WHOLE = OpenApi("Generated text as TGI's /generate gives it", OWN_BODY.described, {JSON: (WholeBody,)}, TGI_ERRORS)
+TGI_STREAM = OpenApi(
+    "A stream of tokens as TGI's /generate_stream gives it", OWN_BODY.described, {SSE: TGI_LINES}, TGI_ERRORS
+)
 TGI_ROOT = OpenApi(
     "Generated text as TGI's / gives it, whole or as a stream",
-    _tgi_request,
+    BODY.described,
     {JSON: (WHOLE,), SSE: TGI_LINES},
     TGI_ERRORS,
 )

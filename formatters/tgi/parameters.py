@@ -13,61 +13,47 @@ from typing import Any
 
 from ...model.errors import ParameterError
 from ...model.generation import Sampling, StructuredOutput
-from ...model.options import Settings
-from ..base import JsonSchema
 from ..client_fields import Paths
-from ..common.fields import Parameter, paths_of, read_rows
-from ..common.guides import json_guide, regex_guide
-from ..common.kinds import Boolean, Integer, Number, Object, Text, Texts
+from ..common.fields import Parameter, Table, harmless, paths_of
+from ..common.forms import Form, Made, Tagged
+from ..common.guides import JSON_GUIDE, REGEX_GUIDE, AskedGuide
+from ..common.kinds import Boolean, Integer, Number, Texts
 from ..common.vllm_kinds import Likeliest
+from ..lmi.body import Body, Input
 from ..lmi.parameters import CHOICE_KEYS, SHOWN_KEYS, TABLE, generation_fields, own_of, prefill_of
 from ..lmi.parameters import PATHS as LMI_PATHS
 
-__all__ = ["BEST_OF", "GRAMMAR", "MAX_BEST_OF", "PATHS", "ROWS", "Parameters", "read_parameters"]
+__all__ = ["BEST_OF", "BODY", "GRAMMAR", "MAX_BEST_OF", "OWN_BODY", "PATHS", "ROWS", "Parameters", "parameters_of"]
 
 MAX_BEST_OF = 16
 """The most sequences to choose from; GET /info shows it. TGI's own limit is 2 unless an endpoint sets another."""
 
 
-GRAMMARS = ("json", "json_object", "regex", "json_schema")
+SCHEMA = Form({"value": JSON_GUIDE}, ("value",))
+GRAMMARS = Tagged(
+    "type",
+    {
+        "json": SCHEMA,
+        "json_object": SCHEMA,
+        "regex": Form({"value": REGEX_GUIDE}, ("value",)),
+        "json_schema": Form({"value": Form({"schema": JSON_GUIDE, "name": None}, ("schema",))}, ("value",)),
+    },
+    refused=ParameterError,
+)
+"""GrammarType; `json_object` is another name of json."""
 
 
-@dataclass(frozen=True, slots=True)
-class Grammar:
-    """{"type": "json" | "regex" | "json_schema", "value"}; `json_object` is another name of json (GrammarType)."""
-
-    @property
-    def schema(self) -> JsonSchema:
-        """As JSON Schema."""
-        return {
-            "type": "object",
-            "properties": {"type": {"enum": [*GRAMMARS]}, "value": {"type": ["object", "string"]}},
-            "required": ["type", "value"],
-        }
-
-    @property
-    def description(self) -> str:
-        """In words."""
-        return (
-            '{"type": "json" | "regex" | "json_schema", "value"}; `json_object` is another name of json (GrammarType)'
-        )
-
-    def read(self, name: str, given: Any) -> StructuredOutput | None:
-        grammar = Object().read(name, given)
-        kind = Text(GRAMMARS).read(f"{name}.type", grammar.get("type"))
-        shown, value = f"{name}.value", grammar.get("value")
-        if kind == "regex":
-            return regex_guide(shown, value).output
-        if kind == "json_schema":
-            shown, value = f"{shown}.schema", Object().read(shown, value).get("schema")
-        return json_guide(shown, value).output
+def _guide(name: str, read: tuple[str, dict[str, Any]]) -> StructuredOutput | None:
+    kind, grammar = read
+    asked: AskedGuide = grammar["value"]["schema"] if kind == "json_schema" else grammar["value"]
+    return asked.output
 
 
-GRAMMAR = Parameter("grammar", Grammar(), None, "structured_output")
+GRAMMAR = Parameter("grammar", Made(GRAMMARS, _guide), None, "structured_output")
 
-ROWS = {row.name: row for row in TABLE} | {
-    row.name: row
-    for row in (
+ROWS = Table(
+    (
+        *TABLE,
         # All of the sequences are part of the answer.
         Parameter("best_of", Integer(1, MAX_BEST_OF), 1, "n"),
         Parameter("n", Integer(1), 1, default_only=True),
@@ -86,8 +72,11 @@ ROWS = {row.name: row for row in TABLE} | {
         Parameter("logprobs", Likeliest(), 0, "top_n_tokens"),
         GRAMMAR,
     )
-}
+)
 
+BODY = Body(ROWS, Input())
+# Where the path decides whether the response is streamed, `stream` has no effect.
+OWN_BODY = Body(ROWS, Input(), harmless("stream"))
 PATHS: Paths = {
     **LMI_PATHS,
     **paths_of(ROWS.values(), "sampling", Sampling, "parameters."),
@@ -122,9 +111,8 @@ class Parameters:
     """What the client calls fields of Sampling (ClientFields.own)."""
 
 
-def read_parameters(given: dict[str, Any], settings: Settings) -> Parameters:
-    """What `parameters` ask for, null being the default. Raises RequestError, naming the field as it was written."""
-    values, names = read_rows(given, ROWS, settings, "parameters.")
+def parameters_of(values: dict[str, Any], names: dict[str, str]) -> Parameters:
+    """What `parameters` ask for, as ROWS has read them. Raises RequestError, naming the field as it was written."""
     max_tokens = values["max_tokens"]
     if max_tokens is not None and values["min_tokens"] > max_tokens:
         expected = f"an integer up to {max_tokens} (max_new_tokens)"

@@ -20,8 +20,7 @@ from ..base import Response, encode
 from ..common.encoder import FINISH_REASONS as USUAL_REASONS
 from ..common.encoder import Encoder
 from ..lmi.reply import EVENTS, Framing
-from ..openai.bodies import PromptLogprobs
-from ..openai.logprobs import prompt_logprobs
+from ..openai.logprobs import PromptLogprobs, prompt_logprobs
 from .bodies import (
     INCOMPLETE,
     BestOfSequence,

@@ -6,6 +6,8 @@ here, since it changes nothing about the prompt.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import msgspec
 
 from ...model.errors import ParameterError, PayloadError
@@ -13,46 +15,47 @@ from ...model.generation import Generation, Sampling
 from ...model.options import Settings
 from ..base import ParsedRequest, Payload, Request
 from ..client_fields import ClientFields
-from ..common.fields import Parameter, read_rows
-from ..common.kinds import Anything, Boolean, read_ids
+from ..common.fields import Parameter, Table
+from ..common.forms import Unread
+from ..common.kinds import Boolean, Text
+from ..common.prompts import PromptIds
 from ..openai.chat import read_chat
 from ..openai.parameters import CHAT_ROWS
 from .reply import DetokenizedEncoder, TokenizedEncoder
 
-__all__ = ["DETOKENIZE_TABLE", "FORMS", "TOKENIZE_TABLE", "read_detokenize", "read_tokenize"]
+__all__ = ["CONVERSATION", "DETOKENIZE_ROWS", "TOKENIZE_ROWS", "TOKENIZE_TABLE", "read_detokenize", "read_tokenize"]
 
 FORMS = ("messages", "tools", "tool_choice", "functions", "function_call", "documents")
-"""Fields of a conversation that are read by rules of their own."""
 FIELDS = (
     "reasoning_effort", "chat_template_kwargs", "chat_template", "add_generation_prompt", "continue_final_message",
     "add_special_tokens", "mm_processor_kwargs", "media_io_kwargs",
 )  # fmt: skip
-"""The others."""
 CONVERSATION = (*FORMS, *FIELDS)
+"""The fields of a chat that have to do with its prompt."""
 
 TOKENIZE_TABLE: tuple[Parameter, ...] = (
+    Parameter("prompt", Text(), None, "prompt"),
     CHAT_ROWS["model"],
+    # Read where they are a chat's.
+    *(replace(CHAT_ROWS[name], kind=Unread(CHAT_ROWS[name].kind)) for name in FORMS),
     *(CHAT_ROWS[name] for name in FIELDS),
     Parameter("return_token_strs", Boolean(), False, "names"),
 )
-DETOKENIZE_TABLE: tuple[Parameter, ...] = (CHAT_ROWS["model"],)
-TOKENIZE_ROWS = {row.name: row for row in TOKENIZE_TABLE} | {
-    name: Parameter(name, Anything(), None) for name in ("prompt", *FORMS)
-}
-DETOKENIZE_ROWS = {row.name: row for row in DETOKENIZE_TABLE} | {"tokens": Parameter("tokens", Anything(), None)}
+TOKENIZE_ROWS = Table(TOKENIZE_TABLE)
+DETOKENIZE_ROWS = Table((CHAT_ROWS["model"], Parameter("tokens", PromptIds(), None, "tokens")), ("tokens",))
 
 
 def read_tokenize(payload: Payload, request: Request, settings: Settings) -> ParsedRequest:
     """The tokens of a text, or of a conversation; raises RequestError."""
-    values, _ = read_rows(payload, TOKENIZE_ROWS, settings)
-    prompt, fields = payload.get("prompt"), ClientFields()
-    if payload.get("messages") is not None:
+    values, _ = TOKENIZE_ROWS.read("", payload, settings)
+    prompt, fields = values["prompt"], ClientFields()
+    if values["messages"] is not None:
         if prompt is not None:
             raise ParameterError("prompt: cannot be combined with messages", "prompt")
         chat = {name: payload[name] for name in CONVERSATION if name in payload}
         generation, _, fields = read_chat(chat, request, settings)
         generation = msgspec.structs.replace(generation, sampling=Sampling(), stream=False, tokenize=True, tokens=True)
-    elif isinstance(prompt, str):
+    elif prompt is not None:
         generation = Generation(
             request_id=request.request_id,
             prompt=prompt,
@@ -67,10 +70,6 @@ def read_tokenize(payload: Payload, request: Request, settings: Settings) -> Par
 
 def read_detokenize(payload: Payload, request: Request, settings: Settings) -> ParsedRequest:
     """The text of token ids; raises RequestError."""
-    read_rows(payload, DETOKENIZE_ROWS, settings)
-    tokens = payload.get("tokens")
-    if not isinstance(tokens, list):
-        raise PayloadError.of("tokens", tokens, "a list of token ids")
-    ids = read_ids(tokens, "tokens")
-    generation = Generation(request_id=request.request_id, prompt=ids, tokenize=True, echo=True)
+    values, _ = DETOKENIZE_ROWS.read("", payload, settings)
+    generation = Generation(request_id=request.request_id, prompt=values["tokens"], tokenize=True, echo=True)
     return ParsedRequest((generation,), DetokenizedEncoder(), fields=ClientFields({"prompt": "tokens"}))

@@ -153,7 +153,10 @@ WRONG_INPUTS: list[tuple[dict[str, Any], str]] = [
     ({"inputs": ["a", ""]}, "inputs[1]: expected a non-empty string, got ''"),
     ({"inputs": ["a", 5]}, "inputs[1]: expected a non-empty string, got 5"),
     ({"inputs": ["a"] * 1025}, "inputs: expected at most 1024 texts, got 1025"),
-    ({"inputs": "a", "stream": True}, "stream: expected false: vectors are not streamed, got True"),
+    (
+        {"inputs": "a", "stream": True},
+        "stream: expected False, the only value that is supported (vectors are not streamed), got True",
+    ),
     ({"inputs": "a", "parameters": 5}, "parameters: expected an object, got 5"),
     ({"inputs": "a", "parameters": {"normalize": 1}}, "parameters.normalize: expected true or false, got 1"),
     ({"inputs": "a", "normalize": "no"}, "normalize: expected true or false, got 'no'"),
@@ -333,12 +336,16 @@ def test_tgi_compat_is_for_generated_text() -> None:
 
 
 WRONG_INPUT: list[tuple[dict[str, Any], str, str]] = [
-    ({}, "input", "input: expected a non-empty string, a list of token ids, or a list of either, got None"),
+    (
+        {},
+        "input",
+        "input: expected a non-empty string, a list of token ids, or a list of either, or a field messages, but there",
+    ),
     ({"input": ""}, "input", "input: expected a non-empty string, got ''"),
     ({"input": []}, "input", "input: expected a non-empty string, a list"),
     ({"input": 5}, "input", "input: expected a non-empty string, a list"),
     ({"input": ["a", ""]}, "input[1]", "input[1]: expected a non-empty string, got ''"),
-    ({"input": ["a", [1]]}, "input[1]", "input[1]: expected a string, got [1]"),
+    ({"input": ["a", [1]]}, "input[1]", "input[1]: expected a non-empty string, got [1]"),
     ({"input": [[1], "a"]}, "input[1]", "input[1]: expected a list of token ids, got 'a'"),
     ({"input": [[1], []]}, "input[1]", "input[1]: expected at least one token id, got []"),
     ({"input": [1, -1]}, "input[1]", "input[1]: expected an integer >= 0, got -1"),
@@ -356,7 +363,7 @@ WRONG_INPUT: list[tuple[dict[str, Any], str, str]] = [
     ({"input": "a", "endianness": "odd"}, "endianness", "endianness: expected one of native, little, big"),
     ({"input": "a", "messages": HI}, "messages", "messages: cannot be combined with input"),
     ({"messages": [{"role": "user"}]}, "messages[0].content", "messages[0].content: expected"),
-    ({"messages": []}, "messages", "messages: expected at least one message"),
+    ({"messages": []}, "messages", "messages: expected a list of messages, at least 1"),
     ({"messages": [HI]}, "messages[0]", "messages[0]: expected an object"),
     (
         {"messages": HI, "continue_final_message": True, "add_generation_prompt": True},

@@ -331,7 +331,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"model": None}, "model: expected the name of a model, a string, got None"),
     ({"model": 5}, "model: expected the name of a model"),
     ({"messages": None}, "messages: expected a list"),
-    ({"messages": []}, "messages: expected at least one"),
+    ({"messages": []}, "messages: expected a list of messages, at least 1"),
     (
         {"messages": [{"role": "tool", "content": "a", "tool_call_id": "1"}]},
         "messages[0].role: expected 'system' or 'user' or 'assistant', got 'tool'",

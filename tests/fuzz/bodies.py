@@ -15,13 +15,10 @@ from typing import Any, TypeVar
 import msgspec
 
 from ..kit.api.dialects import (
-    CHAT_FORMS,
     CHAT_ROWS,
     DIALECTS,
-    GUIDE_FORMS,
     LMI_ROWS,
     RERANK_NAMES,
-    RESPONSE_FORMS,
     RESPONSE_ROWS,
     TEXT_ROWS,
 )
@@ -62,7 +59,7 @@ LEAVES: Sequence[Any] = (
     {"type": "json_schema", "json_schema": {"schema": {}}},
 )
 NAMES: Sequence[str] = tuple(dict.fromkeys((
-    *CHAT_ROWS, *CHAT_FORMS, *GUIDE_FORMS, *TEXT_ROWS, *RESPONSE_ROWS, *RESPONSE_FORMS, *LMI_ROWS["common"], "prompt",
+    *CHAT_ROWS, *TEXT_ROWS, *RESPONSE_ROWS, *LMI_ROWS["common"], "prompt",
     "input", "inputs", "parameters", "query", "documents", "texts", "queries", "text_1", "text_2", *RERANK_NAMES,
     "requestType", "adapters", "adapter", "role", "content", "type", "url", "extra_args", "", "\n", "é" * 99,
 )))

@@ -19,6 +19,7 @@ from lmi.formatters.anthropic import request as anthropic
 from lmi.formatters.azure.request import ACCEPTED_FIELDS as AZURE_TAKEN
 from lmi.formatters.azure.request import FIELDS as AZURE_FIELDS
 from lmi.formatters.common.fields import Parameter
+from lmi.formatters.common.guides import GUIDES
 from lmi.formatters.common.kinds import (
     Anything,
 )
@@ -29,15 +30,13 @@ from lmi.formatters.lmi.parameters import ROWS as LMI_ROWS
 from lmi.formatters.lmi.schemas import ALIASES, COMMON, TENSORRT
 from lmi.formatters.openai import embeddings as openai_embeddings
 from lmi.formatters.openai.completions import MAX_TOKENS
-from lmi.formatters.openai.parameters import CHAT_FORMS, CHAT_TABLE, GUIDE_FORMS, TEXT_FORMS, TEXT_TABLE
+from lmi.formatters.openai.parameters import CHAT_TABLE, TEXT_TABLE
 from lmi.formatters.openai.subset import other_fields
 from lmi.formatters.rerank import parameters as rerank_parameters
-from lmi.formatters.responses.parameters import FORMS as RESPONSE_FORMS
 from lmi.formatters.responses.parameters import TABLE as RESPONSE_TABLE
 from lmi.formatters.tgi import compat
 from lmi.formatters.tgi.parameters import ROWS as TGI_ROWS
-from lmi.formatters.tokens.request import FORMS as TOKEN_FORMS
-from lmi.formatters.tokens.request import TOKENIZE_TABLE
+from lmi.formatters.tokens.request import CONVERSATION, TOKENIZE_TABLE
 from lmi.model.backend import limits
 from lmi.model.generation import Embedding, Sampling, Scoring
 
@@ -252,42 +251,40 @@ def _sections() -> Iterator[Section]:
     )
     yield Section(
         "OpenAI chat",
-        f"Read by rules of their own: {_names((*CHAT_FORMS, *GUIDE_FORMS))}.",
+        f"At most one of {_names(GUIDES)} is asked for, or several that are the same.",
         CHAT_TABLE,
         {"max_tokens": "the rest of the context", "max_completion_tokens": "the rest of the context"},
     )
     yield Section(
         "OpenAI text completions",
-        f"Read by rules of their own: {_names((*TEXT_FORMS, *GUIDE_FORMS))}.",
+        f"At most one of {_names(GUIDES)} is asked for, or several that are the same.",
         TEXT_TABLE,
         {"max_tokens": str(MAX_TOKENS)},
     )
     yield Section(
         "Anthropic messages",
-        f"Read by rules of their own: {_names(anthropic.FORMS)}. `max_tokens` is required, but for `count_tokens`,\n"
-        "where what is for the answer means nothing.",
+        "`max_tokens` is required, but for `count_tokens`,\nwhere what is for the answer means nothing.",
         anthropic.TABLE,
         {"max_tokens": "required"},
     )
     yield Section(
         "OpenAI responses",
-        f"Read by rules of their own: {_names(RESPONSE_FORMS)}. `truncation` auto cuts the prompt at its beginning to\n"
+        "`truncation` auto cuts the prompt at its beginning to\n"
         "what fits beside `max_output_tokens`. What the response repeats and nothing else is *the dialect's*.",
         RESPONSE_TABLE,
         {"max_output_tokens": "the rest of the context"},
     )
     yield Section(
         "Tokens",
-        f"Of `/tokenize`. Read by rules of their own: `prompt`, {_names(TOKEN_FORMS)}. The others are those of OpenAI\n"
-        "chat that have to do with its prompt. `/detokenize` has `model` and `tokens`.",
-        [row for row in TOKENIZE_TABLE if row not in CHAT_TABLE],
+        f"Of `/tokenize`, which has {_names(CONVERSATION)}\n"
+        "as OpenAI chat has them. `/detokenize` has `model` and `tokens`.",
+        [row for row in TOKENIZE_TABLE if row.name not in {"model", *CONVERSATION}],
         {},
     )
     rows = [row for row in CHAT_TABLE if row.name in AZURE_FIELDS]
-    forms = [name for name in (*CHAT_FORMS, *GUIDE_FORMS) if name in AZURE_FIELDS]
     yield Section(
         "Azure",
-        f"Read by rules of their own: {_names(forms)}. What else OpenAI chat has is an extra parameter: refused by\n"
+        "What else OpenAI chat has is an extra parameter: refused by\n"
         "name, dropped with the header `extra-parameters: ignore`, and read as there with `pass-through`, but for\n"
         f"{_names(sorted(other_fields(AZURE_TAKEN)))}, which are refused.",
         rows,

@@ -13,14 +13,13 @@ from lmi.formatters import lmi
 from lmi.formatters.azure.request import FIELDS
 from lmi.formatters.base import Request
 from lmi.formatters.common.fields import Parameter
-from lmi.formatters.common.guide_rows import GuideField
-from lmi.formatters.common.kinds import Boolean, Ids, Number, Text, Texts
+from lmi.formatters.common.kinds import Boolean, Number, Text, Texts
+from lmi.formatters.common.prompts import Ids
 from lmi.formatters.common.vllm_kinds import Arguments, Biases, Salt, SomeIds
 from lmi.formatters.lmi import dynamic
 from lmi.formatters.lmi import embeddings as lmi_embeddings
-from lmi.formatters.lmi.parameters import BEAM_KEYS, ROWS
-from lmi.formatters.lmi.parameters import read_parameters as lmi_parameters
-from lmi.formatters.lmi.schemas import ALIASES
+from lmi.formatters.lmi.parameters import BEAM_KEYS, ROWS, parameters_of
+from lmi.formatters.lmi.schemas import ALIASES, COMMON
 from lmi.formatters.openai import embeddings as openai_embeddings
 from lmi.formatters.openai.parameters import CHAT_TABLE, TEXT_TABLE
 from lmi.formatters.openai.subset import TEXT_FIELDS, other_fields
@@ -93,7 +92,9 @@ BATCHES = msgspec.structs.replace(SETTINGS, rolling_batch="disable")
 def test_what_means_something_with_beams_only(monkeypatch: pytest.MonkeyPatch) -> None:
     """vLLM's column follows what its backend declares of beams; TGI refuses beams, so that nothing asks for them."""
     for name in BEAM_KEYS:
-        assert lmi_parameters({name: 5 if name == "length_penalty" else True}, SETTINGS) == lmi_parameters({}, SETTINGS)
+        value = 5 if name == "length_penalty" else True
+        read = [ROWS["common"].read("parameters", given, SETTINGS) for given in ({name: value}, {})]
+        assert parameters_of(COMMON, *read[0]) == parameters_of(COMMON, *read[1])
         assert table("TGI")[name][2:] == ["nothing", ""]
     for declared, own, dependent in (
         ("refused", "refused", "no effect"),
@@ -123,7 +124,7 @@ def sample(row: Parameter) -> Any:
         return ["x"] if isinstance(row.kind, Texts) else [3]
     if isinstance(row.kind, Biases | Arguments):
         return {"3": 1}
-    if isinstance(row.kind, GuideField):
+    if row.name in GUIDED:
         return GUIDED[row.name]
     if isinstance(row.kind, Salt | Text):
         return "right"
@@ -178,7 +179,10 @@ def test_an_embedding_bodys_parameters_set_what_their_rows_say() -> None:
         assert changed == [set_field]
 
 
-@pytest.mark.parametrize("row", [*ROWS["trtllm"].values(), *TGI_ROWS.values(), *CHAT_TABLE, *TEXT_TABLE], ids=str)
+EVERY = [*ROWS["trtllm"].values(), *TGI_ROWS.values(), *CHAT_TABLE, *TEXT_TABLE]
+
+
+@pytest.mark.parametrize("row", EVERY, ids=[row.name for row in EVERY])
 def test_every_kind_tells_of_itself(row: Parameter) -> None:
     assert row.kind.description
     assert isinstance(row.kind.schema, dict)

@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 
 from lmi.formatters.anthropic.blocks import read_conversation
+from lmi.formatters.anthropic.found import FoundTools
 
-from ...kit.answers.anthropic import SETTINGS, STRICT, USER
+from ...kit.answers.anthropic import SETTINGS, STRICT, USER, fields_of
+from ...kit.api.conversation import Builder
 from ...kit.api.errors import ParameterError, PayloadError, RequestError, UnsupportedError
-from ...kit.api.types import template_messages
+from ...kit.api.types import Settings, template_messages
 
 TEXT = {"type": "text", "text": "a"}
 USE = {"type": "tool_use", "id": "toolu_1", "name": "look", "input": {"at": [1, "é"]}}
@@ -22,14 +24,20 @@ URL = {"type": "image", "source": {"type": "url", "url": "https://example.com/a.
 THINKING = {"type": "thinking", "thinking": "hm", "signature": "s"}
 
 
+def conversation_of(body: dict[str, Any], settings: Settings) -> tuple[Builder, bool]:
+    """What a body says, and whether the answer is to go on with its last message."""
+    values = fields_of(body, settings)
+    return read_conversation(values["messages"], values["system"], FoundTools(), settings)
+
+
 def read(*messages: dict[str, Any], **fields: Any) -> list[dict[str, Any]]:
-    made, _ = read_conversation({"messages": [*messages], **fields}, SETTINGS)
+    made, _ = conversation_of({"messages": [*messages], **fields}, SETTINGS)
     return template_messages(made.messages())
 
 
 def names(*messages: dict[str, Any]) -> dict[str, str]:
     """What the client calls the images, by their paths."""
-    made, _ = read_conversation({"messages": [*messages]}, SETTINGS)
+    made, _ = conversation_of({"messages": [*messages]}, SETTINGS)
     return made.fields
 
 
@@ -186,7 +194,7 @@ def test_thinking_of_others_is_left_out() -> None:
     ("last", "continues"), [(USER, False), (assistant(TEXT), True), ({"role": "assistant", "content": "The"}, True)]
 )
 def test_whether_the_answer_goes_on(last: dict[str, Any], continues: bool) -> None:
-    assert read_conversation({"messages": [USER, last]}, SETTINGS)[1] is continues
+    assert conversation_of({"messages": [USER, last]}, SETTINGS)[1] is continues
 
 
 EMPTY: list[Any] = ["", [], [{"type": "text", "text": ""}], [{"type": "redacted_thinking", "data": "x"}]]
@@ -196,10 +204,10 @@ EMPTY: list[Any] = ["", [], [{"type": "text", "text": ""}], [{"type": "redacted_
 def test_an_empty_last_message_is_no_beginning(content: Any) -> None:
     """Anthropic's API takes one there, and there alone."""
     empty = {"role": "assistant", "content": content}
-    made, continues = read_conversation({"messages": [USER, empty]}, SETTINGS)
+    made, continues = conversation_of({"messages": [USER, empty]}, SETTINGS)
     assert (template_messages(made.messages()), continues) == ([USER], False)
     with pytest.raises(ParameterError, match=r"^messages: expected at least one message from the role user"):
-        read_conversation({"messages": [empty]}, SETTINGS)
+        conversation_of({"messages": [empty]}, SETTINGS)
 
 
 # --- What is refused ---
@@ -264,7 +272,7 @@ AT = "messages[0].content[0]"
 )  # fmt: skip
 def test_a_message_that_is_refused(messages: Any, kind: type[RequestError], place: str) -> None:
     with pytest.raises(RequestError) as caught:
-        read_conversation({"messages": messages}, STRICT)
+        conversation_of({"messages": messages}, STRICT)
     assert type(caught.value) is kind, caught.value
     assert caught.value.param == place
     assert caught.value.message.startswith(f"{place}: ")
@@ -277,7 +285,7 @@ def test_a_message_that_is_refused(messages: Any, kind: type[RequestError], plac
 )  # fmt: skip
 def test_a_system_prompt_that_is_refused(system: Any, place: str) -> None:
     with pytest.raises(RequestError) as caught:
-        read_conversation({"messages": [USER], "system": system}, STRICT)
+        conversation_of({"messages": [USER], "system": system}, STRICT)
     assert caught.value.param == place
 
 
@@ -319,6 +327,6 @@ def test_it_is_what_vllms_server_makes_of_it(fields: dict[str, Any]) -> None:
     # With True it has at the beginning what system messages say, for templates that want it there.
     theirs = AnthropicServingMessages._convert_anthropic_to_openai_request(request, merge_inline_system=False)
 
-    made, _ = read_conversation(fields, SETTINGS)
+    made, _ = conversation_of(fields, SETTINGS)
     ours = template_messages(made.messages())
     assert [usual(one) for one in ours] == [usual(one) for one in theirs.model_dump()["messages"]]

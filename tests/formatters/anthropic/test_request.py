@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from lmi.formatters.anthropic.request import FORMS, TABLE, parse_messages
+from lmi.formatters.anthropic.request import TABLE, parse_messages
 
 from ...kit.answers.anthropic import ASKED, REASONING, SETTINGS, STRICT, TOOL, USER, call
 from ...kit.api.dialects import forget_logged_names, receive
@@ -296,7 +296,7 @@ def test_every_field_of_others_is_known() -> None:
     from anthropic.types.message_create_params import MessageCreateParamsBase
     from vllm.entrypoints.anthropic.protocol import AnthropicMessagesRequest
 
-    known = {row.name for row in TABLE} | {*FORMS}
+    known = {row.name for row in TABLE}
     theirs = {*AnthropicMessagesRequest.model_fields} - {"kv_transfer_params", "ec_transfer_params"}
     assert theirs <= known
     for params in (MessageCreateParamsBase, MessageCountTokensParams):

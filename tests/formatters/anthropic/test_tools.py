@@ -7,16 +7,23 @@ from typing import Any
 import msgspec
 import pytest
 
-from lmi.formatters.anthropic.tools import read_tools
+from lmi.formatters.anthropic.tools import read_offers, read_tools
 
-from ...kit.answers.anthropic import SETTINGS, STRICT, TOOL
+from ...kit.answers.anthropic import SETTINGS, STRICT, TOOL, USER, fields_of
 from ...kit.api.dialects import MAX_TOOLS, forget_logged_names
 from ...kit.api.errors import ParameterError, PayloadError, RequestError, UnsupportedError
+from ...kit.api.types import Settings
+
+
+def tools_of(fields: dict[str, Any], settings: Settings) -> Any:
+    """The tools of a body with these fields, and whether there may be several calls."""
+    values = fields_of({"messages": [USER], **fields}, settings)
+    return read_tools(values["tool_choice"], read_offers(values["tools"], settings), ())
 
 
 def read(tools: Any = None, tool_choice: Any = None) -> Any:
     """The tools, and whether there may be several calls."""
-    return read_tools({"tools": tools, "tool_choice": tool_choice}, SETTINGS)
+    return tools_of({"tools": tools, "tool_choice": tool_choice}, SETTINGS)
 
 
 def test_a_tool() -> None:
@@ -82,7 +89,7 @@ def test_an_option_refuses_it(tool: Any) -> None:
     settings = msgspec.structs.replace(SETTINGS, server_tools="error")
     message = rf"^tools\[1\].type: expected 'custom' \(option.server_tools=error.*, got '{tool['type']}'"
     with pytest.raises(UnsupportedError, match=message) as caught:
-        read_tools({"tools": [TOOL, tool]}, settings)
+        tools_of({"tools": [TOOL, tool]}, settings)
     assert caught.value.param == "tools[1].type"
 
 
@@ -120,7 +127,7 @@ def test_a_call_needs_a_tool(tools: Any) -> None:
 )  # fmt: skip
 def test_what_is_refused(tools: Any, choice: Any, kind: type[RequestError], place: str) -> None:
     with pytest.raises(RequestError) as caught:
-        read_tools({"tools": tools, "tool_choice": choice}, STRICT)
+        tools_of({"tools": tools, "tool_choice": choice}, STRICT)
     error = caught.value
     assert (type(error), error.param) == (kind, place)
     assert error.message.startswith(f"{place}: ")

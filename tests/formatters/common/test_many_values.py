@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from lmi.formatters.common import body_size, json_body
 from lmi.formatters.common.body_size import CONTAINERS, STRINGS, VALUES, check_body
-from lmi.formatters.common.kinds import LARGEST_ID, read_ids
+from lmi.formatters.common.kinds import LARGEST_ID
+from lmi.formatters.common.prompts import read_ids
 
 from ...kit.api.dialects import CONVERSING, MAX_MESSAGES, receive
 from ...kit.api.dialects import MAX_DOCUMENTS as DOCUMENTS
@@ -173,12 +174,12 @@ TOGETHER = "messages, their parts and calls included"
 @pytest.mark.parametrize(
     ("made", "most", "field", "rest"),
     [
-        (chat, MAX_MESSAGES, "messages", f", got {MAX_MESSAGES + 1}"),
+        (chat, MAX_MESSAGES, "messages", f" messages, got {MAX_MESSAGES + 1}"),
         (with_parts, MAX_MESSAGES, "messages", f" {TOGETHER}"),
         (with_calls, MAX_MESSAGES, "messages", f" {TOGETHER}"),
-        (with_tools, TOOLS, "tools", f", got {TOOLS + 1}"),
-        (with_functions, TOOLS, "functions", f", got {TOOLS + 1}"),
-        (with_documents, DOCUMENTS, "documents", f", got {DOCUMENTS + 1}"),
+        (with_tools, TOOLS, "tools", f" tools, got {TOOLS + 1}"),
+        (with_functions, TOOLS, "functions", f" functions, got {TOOLS + 1}"),
+        (with_documents, DOCUMENTS, "documents", f" objects, got {DOCUMENTS + 1}"),
     ],
     ids=["messages", "parts", "calls", "tools", "functions", "documents"],
 )

@@ -20,15 +20,15 @@ from lmi.formatters import Dialect, ParsedRequest, Request, Response, Route, rec
 from lmi.formatters.base import JSON, OpenApi, Payload, encode, line_record, own_response
 from lmi.formatters.client_fields import ClientFields, Paths
 from lmi.formatters.common.blocks import BlockEncoder, BlockKind, Growing
-from lmi.formatters.common.fields import Parameter, fields_schema, paths_of, read_rows
-from lmi.formatters.common.forms import Form, Listed, Tagged
-from lmi.formatters.common.guides import json_guide
-from lmi.formatters.common.kinds import Boolean, Filled, Integer, Number, Text, Texts, Tree
+from lmi.formatters.common.fields import Parameter, Table, paths_of
+from lmi.formatters.common.forms import Form, Listed, Tagged, TextOr
+from lmi.formatters.common.guides import JSON_GUIDE, AskedGuide
+from lmi.formatters.common.kinds import Boolean, Filled, Integer, Number, Text, Texts
 from lmi.formatters.conversation.builder import Arguments, Builder
 from lmi.formatters.conversation.content import MAX_MESSAGES, Content
 from lmi.formatters.conversation.images import ImageUrl
 from lmi.formatters.conversation.template_arguments import think
-from lmi.formatters.conversation.tools import FUNCTION, Choice, Offer, listed, use
+from lmi.formatters.conversation.tools import FUNCTION, Choice, Offer, use
 from lmi.model.errors import LmiError
 from lmi.model.events import CallDelta, Delta, Finish, Started
 from lmi.model.generation import Conversation, Generation, Sampling
@@ -45,15 +45,6 @@ OPTIONS = (
     Parameter("num_predict", Integer(1), None, "max_tokens"),
     Parameter("stop", Texts(), (), "stop"),
 )
-FIELDS = (
-    Parameter("model", Text(), None),
-    Parameter("stream", Boolean(), True, "stream"),
-    Parameter("think", Boolean(("low", "medium", "high")), None, "think"),
-    Parameter("options", Tree(), None, "options"),
-    Parameter("keep_alive", Text(), None),
-)
-ROWS = [{row.name: row for row in rows} for rows in (FIELDS, OPTIONS)]
-PATHS: Paths = {**paths_of(OPTIONS, "sampling", Sampling, "options."), "prompt": "messages"}
 CALL = Form({"function": Form({"name": Filled(), "arguments": Arguments()}, ("name",))}, ("function",))
 MESSAGE = Tagged(
     "role",
@@ -66,25 +57,32 @@ MESSAGE = Tagged(
 )
 MESSAGES = Listed(MESSAGE, 1, MAX_MESSAGES, "messages")
 TOOL = Tagged("type", {"function": Form({"function": FUNCTION}, ("function",))})
-FORMS = ("messages", "tools", "format")
+FIELDS = (
+    Parameter("messages", MESSAGES, None, "messages"),
+    Parameter("tools", Listed(TOOL, most=1024, noun="tools"), (), "tools"),
+    Parameter("format", TextOr(JSON_GUIDE, "a schema", ("json",)), None, "format"),
+    Parameter("model", Text(), None),
+    Parameter("stream", Boolean(), True, "stream"),
+    Parameter("think", Boolean(("low", "medium", "high")), None, "think"),
+    Parameter("options", Table(OPTIONS), None, "options"),
+    Parameter("keep_alive", Text(), None),
+)
+BODY = Table(FIELDS, ("messages",))
+PATHS: Paths = {**paths_of(OPTIONS, "sampling", Sampling, "options."), "prompt": "messages"}
 
 
 def read(payload: Payload, request: Request, settings: Settings) -> ParsedRequest:
     """The call; raises RequestError."""
-    values, _ = read_rows({name: one for name, one in payload.items() if name not in FORMS}, ROWS[0], settings)
-    sampling, _ = read_rows(values["options"] or {}, ROWS[1], settings, "options.")
+    values = BODY.read("", payload, settings)[0]
+    sampling, _ = values["options"] or ({}, {})
     builder = Builder()
-    _say(builder, MESSAGES.read("messages", payload.get("messages"), settings))
-    offers = [
-        _offer(TOOL.read(f"tools[{index}]", one, settings)[1]["function"], f"tools[{index}].function")
-        for index, one in enumerate(listed(payload.get("tools"), "tools"))
-    ]
+    _say(builder, values["messages"])
+    offers = [_offer(tool["function"], f"tools[{index}].function") for index, (_, tool) in enumerate(values["tools"])]
     tools = use(offers, Choice(), "tools", "tools[].function", "tools[].function.parameters")
     wanted, arguments = values["think"], dict[str, Any]()
     effort = wanted if isinstance(wanted, str) else None
     think(arguments, settings, effort=effort, thinks=wanted if isinstance(wanted, bool) else None)
-    form = payload.get("format")
-    guide = None if form in (None, "json") else json_guide("format", form).output
+    guide = values["format"].output if isinstance(values["format"], AskedGuide) else None
     prompt = Conversation(
         messages=builder.messages(),
         tools=tools.tools,
@@ -210,11 +208,7 @@ def refuse(error: LmiError, payload: Payload | None, request: Request, settings:
     return Response(encode({"error": error.message}), error.status, failure=error)
 
 
-def _schema(settings: Settings) -> dict[str, Any]:
-    return {"type": "object", "properties": {**fields_schema(FIELDS), "messages": MESSAGES.schema}}
-
-
-CHAT = OpenApi("A chat", _schema, {JSON: (Line,), LINES: (Line,)})
+CHAT = OpenApi("A chat", BODY.described, {JSON: (Line,), LINES: (Line,)})
 YARDSTICK = Dialect(
     name="yardstick",
     body_field="",

@@ -9,9 +9,9 @@ import msgspec
 import pytest
 
 from lmi.formatters.lmi import parse
-from lmi.formatters.lmi.parameters import TABLE, read_parameters
+from lmi.formatters.lmi.parameters import ROWS, TABLE
 
-from ...kit.api.dialects import GUIDE_FORMS, MAX_LOGGED_NAMES, forget_logged_names
+from ...kit.api.dialects import GUIDES, MAX_LOGGED_NAMES, forget_logged_names
 from ...kit.api.errors import LmiError, ParameterError, PayloadError, UnsupportedError
 from ...kit.api.options import typed_settings
 from ...kit.api.types import Beams, Request, Sampling
@@ -244,7 +244,7 @@ def test_no_parameter_is_left_out() -> None:
     covered = {name for name, _ in WRONG_TYPES}
     others = {row.name for row in TABLE} - covered
     # tests/formatters/common/test_vllm_fields.py, tests/formatters/test_guides_of_others.py
-    assert {*VLLM_FIELDS, *GUIDE_FORMS, "grammar", "output_format"} == others
+    assert {*VLLM_FIELDS, *GUIDES, "guided_whitespace_pattern", "grammar", "output_format"} == others
 
 
 MESSAGES: list[tuple[dict[str, Any], type[LmiError], str]] = [
@@ -392,16 +392,16 @@ def test_an_unknown_parameter_is_ignored_with_one_line(
         for _ in range(3):
             assert parse(payload, Request(b""), SETTINGS).generations[0].sampling == GREEDY
     assert caplog.messages == [
-        "unknown request field ignored: model",
         "unknown request field ignored: parameters.odd",
+        "unknown request field ignored: model",
     ]
 
 
 def test_unknown_names_cannot_fill_the_log(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     forget_logged_names(monkeypatch)
     with caplog.at_level(logging.WARNING):
-        read_parameters({"two\nlines" + "x" * 1000: 1}, SETTINGS)
-        read_parameters({f"odd{number}": 1 for number in range(2000)}, SETTINGS)
+        ROWS["common"].read("parameters", {"two\nlines" + "x" * 1000: 1}, SETTINGS)
+        ROWS["common"].read("parameters", {f"odd{number}": 1 for number in range(2000)}, SETTINGS)
     assert len(caplog.messages) == MAX_LOGGED_NAMES
     assert caplog.messages[0] == "unknown request field ignored: parameters.two lines" + "x" * 55
 

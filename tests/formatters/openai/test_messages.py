@@ -246,7 +246,7 @@ def test_a_fault_is_named_by_its_place(message: Any, kind: type[LmiError], expec
 
 
 def test_no_messages() -> None:
-    with pytest.raises(ParameterError, match="messages: expected at least one message"):
+    with pytest.raises(ParameterError, match="messages: expected a list of messages, at least 1, got"):
         conversation()
 
 

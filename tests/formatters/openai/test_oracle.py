@@ -6,9 +6,10 @@ from operator import attrgetter
 
 import pytest
 
+from lmi.formatters.common.forms import Tagged
 from lmi.formatters.openai.embeddings import ROWS as EMBEDDING_ROWS
-from lmi.formatters.openai.messages import CALL, MESSAGE, PARTS
-from lmi.formatters.openai.parameters import CHAT_FORMS, CHAT_ROWS, GUIDE_FORMS, TEXT_FORMS, TEXT_ROWS
+from lmi.formatters.openai.messages import CALL, MESSAGES, PARTS
+from lmi.formatters.openai.parameters import CHAT_ROWS, TEXT_ROWS
 from lmi.formatters.openai.tools import TOOL
 
 from ...kit.clients.types import unknown_fields
@@ -16,9 +17,9 @@ from ...kit.clients.types import unknown_fields
 pytestmark = [pytest.mark.engine, pytest.mark.once]
 
 FIELDS = {
-    "chat.completion_create_params.CompletionCreateParamsBase": (*CHAT_ROWS, *CHAT_FORMS, *GUIDE_FORMS),
-    "completion_create_params.CompletionCreateParamsBase": (*TEXT_ROWS, *TEXT_FORMS),
-    "embedding_create_params.EmbeddingCreateParams": (*EMBEDDING_ROWS, "input"),
+    "chat.completion_create_params.CompletionCreateParamsBase": CHAT_ROWS,
+    "completion_create_params.CompletionCreateParamsBase": TEXT_ROWS,
+    "embedding_create_params.EmbeddingCreateParams": EMBEDDING_ROWS,
 }
 """Of a request by the type of its body; `stream` is told by another type."""
 
@@ -27,7 +28,7 @@ FIELDS = {
 def test_every_field_of_a_request_is_known(name: str) -> None:
     from openai import types
 
-    assert unknown_fields(attrgetter(name)(types), dict.fromkeys(FIELDS[name]), "stream") == set()
+    assert unknown_fields(attrgetter(name)(types), FIELDS[name], "stream") == set()
 
 
 FORMS = {
@@ -48,9 +49,14 @@ def test_every_field_of_a_part_is_known(name: str) -> None:
     assert unknown_fields(getattr(chat, name), FORMS[name].fields) == set()
 
 
-@pytest.mark.parametrize("role", MESSAGE.forms)
+MESSAGE = MESSAGES.kind
+assert isinstance(MESSAGE, Tagged)
+ROLES = MESSAGE.forms
+
+
+@pytest.mark.parametrize("role", ROLES)
 def test_every_field_of_a_message_is_known(role: str) -> None:
     from openai.types import chat
 
     theirs = getattr(chat, f"ChatCompletion{role.title()}MessageParam")
-    assert unknown_fields(theirs, MESSAGE.forms[role].fields, "role") == set()
+    assert unknown_fields(theirs, ROLES[role].fields, "role") == set()

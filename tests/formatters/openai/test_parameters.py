@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from lmi.formatters.openai import CHAT_PATH, TEXT_PATH, matches, parse
-from lmi.formatters.openai.parameters import CHAT_FORMS, CHAT_TABLE, GUIDE_FORMS, TEXT_TABLE
+from lmi.formatters.openai.parameters import CHAT_TABLE, TEXT_TABLE
 
 from ...kit.answers.openai import CHAT, SETTINGS, STRICT, TEXT
 from ...kit.api.dialects import Parameter
@@ -49,7 +49,7 @@ def test_defaults() -> None:
 
 @pytest.mark.parametrize(("base", "table"), [(CHAT, CHAT_TABLE), (TEXT, TEXT_TABLE)])
 def test_null_is_the_default(base: dict[str, Any], table: tuple[Parameter, ...]) -> None:
-    names = [row.name for row in table] + [*CHAT_FORMS, *GUIDE_FORMS, "odd"]
+    names = [row.name for row in table] + ["odd"]
     assert generation({**dict.fromkeys(names), **base}) == generation(base)
 
 
@@ -266,8 +266,12 @@ NEITHER = "expected a field messages (chat completions), prompt (text completion
     [
         ({}, "/invocations", NEITHER),
         ({"messages": None, "prompt": None}, "/invocations", NEITHER),
-        (TEXT, CHAT_PATH, "messages: expected a list of messages, got None"),
-        (CHAT, TEXT_PATH, "prompt: expected a string, a list of token ids, or a list of either, got None"),
+        (TEXT, CHAT_PATH, "messages: expected a list of messages, but there is no such field"),
+        (
+            CHAT,
+            TEXT_PATH,
+            "prompt: expected a string, a list of token ids, or a list of either, but there is no such field",
+        ),
     ],
 )
 def test_neither(payload: dict[str, Any], path: str, message: str) -> None:

@@ -253,8 +253,12 @@ def test_teis_fields_may_be_parameters() -> None:
     [
         ({"query": 5, "documents": ["a"]}, "/rerank", "query: expected a string, or an object with a field text"),
         ({"query": "", "documents": ["a"]}, "/rerank", "query: expected a non-empty string"),
-        ({"documents": ["a"]}, "/rerank", "query: expected a text to rank documents by, but there is no such field"),
-        ({"query": "a"}, "/v1/rerank", "documents: expected a list of texts, but there is no such field"),
+        ({"documents": ["a"]}, "/rerank", "query: expected a text to rank by, but there is no such field"),
+        (
+            {"query": "a"},
+            "/v1/rerank",
+            "documents: expected a list of texts, each a string or an object with a field text, but there is no",
+        ),
         ({"query": "a", "documents": []}, "/v2/rerank", "documents: expected a list of texts, each a string"),
         ({"query": "a", "documents": ["a", 5]}, "/rerank", "documents[1]: expected a string, or an object"),
         ({"query": "a", "documents": [{"text": 1}]}, "/rerank", "documents[0].text: expected a string, got 1"),
@@ -292,7 +296,7 @@ def test_errors_of_ranks(body: Any, path: str, message: str) -> None:
             "continue_final_message: cannot be combined with add_generation_prompt",
         ),
         ({"messages": HI, "input": "a"}, "/classify", "messages: cannot be combined with input"),
-        ({}, "/classify", "input: expected a text or a list of texts, or a field messages"),
+        ({}, "/classify", "input: expected a non-empty string, a list of token ids, or a list of either, or a field m"),
         ({"input": "a", "top_n": 5, "truncation_side": "up"}, "/classify", "truncation_side: expected one of left"),
     ],
     ids=str,
@@ -410,5 +414,5 @@ def test_whether_teis_inputs_are_cut(fields: dict[str, Any], truncate: int | boo
 def test_two_values_of_one_field() -> None:
     told = json.loads(refused({"inputs": "a", "truncate": True, "parameters": {"truncate": False}}, CLASSIFIES).body)
     assert told["error"] == (
-        "parameters.truncate: the same parameter as truncate, which has another value; set only one of them"
+        "truncate: the same parameter as parameters.truncate, which has another value; set only one of them"
     )

@@ -136,7 +136,7 @@ def test_what_is_refused_is_named(fields: dict[str, Any], kind: type[RequestErro
     [
         ({"max_tokens": 5}, "max_tokens"),
         ({"text": {"form": {}}}, "text.form"),
-        ({"text": {"format": {"type": "text", "json_schema": {}}}}, "text.format.json_schema"),
+        ({"text": {"format": {"type": "text", "schemas": {}}}}, "text.format.schemas"),
         ({"reasoning": {"efort": "low"}}, "reasoning.efort"),
         ({"tools": [{"type": "function", "name": "f", "returns": {}}]}, "tools[].returns"),
         ({"input": [{"role": "user", "content": "a", "name": "b"}]}, "input[].name"),

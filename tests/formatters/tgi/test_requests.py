@@ -261,7 +261,7 @@ def test_what_streams(path: str, stream: bool | None, streams: bool) -> None:
         (
             "grammar",
             {"type": "ebnf", "value": "x"},
-            "parameters.grammar.type: expected one of json, json_object, regex, json_schema, got 'ebnf'",
+            "parameters.grammar.type: expected 'json' or 'json_object' or 'regex' or 'json_schema', got 'ebnf'",
         ),
         ("grammar", {"type": "json"}, "parameters.grammar.value: expected a JSON schema, a non-empty object, got None"),
         ("grammar", {"type": "regex", "value": ""}, "parameters.grammar.value: expected a non-empty string, got ''"),

@@ -16,7 +16,7 @@ from starlette.routing import Route as HttpRoute
 from lmi.handler.server.openapi import HOST, document
 
 from ...fuzz.samples import REFUSED, SAMPLES, Sample
-from ...kit.api.dialects import CHAT_FORMS, CHAT_TABLE, DIALECTS, GUIDE_FORMS, TEXT_FORMS, TEXT_TABLE, receive
+from ...kit.api.dialects import CHAT_TABLE, DIALECTS, TEXT_TABLE, receive
 from ...kit.api.errors import LmiError
 from ...kit.api.handler import Access, Service, Workers, application, dialect_of
 from ...kit.api.options import typed_settings
@@ -128,14 +128,14 @@ def test_the_schemas_are_schemas_and_what_they_refer_to_is_there(settings: Setti
 def test_every_parameter_of_the_tables_is_told_of() -> None:
     made = document_of()["paths"]
     chat = made["/v1/chat/completions"]["post"]["requestBody"]["content"][JSON]["schema"]["properties"]
-    assert set(chat) == {row.name for row in CHAT_TABLE} | {*CHAT_FORMS, *GUIDE_FORMS}
+    assert set(chat) == {row.name for row in CHAT_TABLE}
     text = made["/v1/completions"]["post"]["requestBody"]["content"][JSON]["schema"]["properties"]
-    assert set(text) == {row.name for row in TEXT_TABLE} | {*TEXT_FORMS, *GUIDE_FORMS}
+    assert set(text) == {row.name for row in TEXT_TABLE}
     assert chat["temperature"]["anyOf"][0] == {"type": "number", "minimum": 0, "maximum": 2}
     assert chat["guided_regex"] == {"anyOf": [{"type": "string", "minLength": 1}, {"type": "null"}]}
     generate = made["/generate"]["post"]["requestBody"]["content"][JSON]["schema"]["properties"]
     grammar = generate["parameters"]["anyOf"][0]["properties"]["grammar"]["anyOf"][0]
-    assert grammar["required"] == ["type", "value"]
+    assert grammar["anyOf"][0]["required"] == ["type", "value"]
 
 
 def resolved(made: dict[str, Any], schema: dict[str, Any]) -> Any:

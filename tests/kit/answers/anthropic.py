@@ -8,12 +8,16 @@ from typing import Any
 import msgspec
 
 from lmi.formatters.anthropic import parse
+from lmi.formatters.anthropic.request import COUNTED
 from lmi.formatters.base import JSON, SSE, ParsedRequest, Request, ResponseEncoder
 from lmi.model.options import Settings
 
 from .events import Told, feed
 
-__all__ = ["ASKED", "REASONING", "SETTINGS", "STRICT", "TOOL", "USER", "call", "events", "joined", "reply", "whole"]
+__all__ = [
+    "ASKED", "REASONING", "SETTINGS", "STRICT", "TOOL", "USER", "call", "events", "fields_of", "joined", "reply",
+    "whole",
+]  # fmt: skip
 
 SETTINGS = Settings(model_dir="/m", model_id="/m", model_name="served")
 REASONING = msgspec.structs.replace(SETTINGS, reasoning_parser="qwen3")
@@ -21,6 +25,11 @@ STRICT = msgspec.structs.replace(SETTINGS, unknown_parameters="error")
 USER: dict[str, Any] = {"role": "user", "content": "hi"}
 ASKED: dict[str, Any] = {"messages": [USER], "max_tokens": 100}
 TOOL: dict[str, Any] = {"name": "look", "input_schema": {"type": "object", "properties": {}}}
+
+
+def fields_of(body: dict[str, Any], settings: Settings) -> dict[str, Any]:
+    """What the fields of a body say, one without `max_tokens` too."""
+    return COUNTED.read("", body, settings)[0]
 
 
 def call(settings: Settings = SETTINGS, path: str = "/v1/messages", **fields: Any) -> ParsedRequest:

@@ -27,6 +27,7 @@ from lmi.formatters.base import ParsedRequest, Request
 from lmi.formatters.client_fields import ClientFields
 from lmi.formatters.common import body_size, fields, json_body
 from lmi.formatters.common.fields import MAX_LOGGED_NAMES, Parameter
+from lmi.formatters.common.guides import GUIDES
 from lmi.formatters.common.json_body import read_json
 from lmi.formatters.common.kinds import Integer, read_field
 from lmi.formatters.conversation.content import MAX_MESSAGES
@@ -34,31 +35,26 @@ from lmi.formatters.conversation.tools import TOOLS as MAX_TOOLS
 from lmi.formatters.lmi.parameters import ROWS as LMI_ROWS
 from lmi.formatters.lmi.parameters import TABLE as LMI_TABLE
 from lmi.formatters.lmi.schemas import ALIASES as LMI_ALIASES
-from lmi.formatters.openai.chat import DOCUMENTS as MAX_DOCUMENTS
 from lmi.formatters.openai.parameters import (
-    CHAT_FORMS,
     CHAT_ROWS,
     CHAT_TABLE,
-    GUIDE_FORMS,
-    TEXT_FORMS,
     TEXT_ROWS,
     TEXT_TABLE,
 )
+from lmi.formatters.openai.parameters import DOCUMENTS as MAX_DOCUMENTS
 from lmi.formatters.rerank.parameters import CLASSIFY_TABLE, RERANK_TABLE, TEI_TABLE
 from lmi.formatters.rerank.texts import MAX_TEXTS
-from lmi.formatters.responses.parameters import FORMS as RESPONSE_FORMS
 from lmi.formatters.responses.parameters import ROWS as RESPONSE_ROWS
 from lmi.model.options import Settings
 
 __all__ = [
     "AZURE_TAKEN",
-    "CHAT_FORMS",
     "CHAT_ROWS",
     "CHAT_TABLE",
     "CONVERSING",
     "DIALECTS",
     "GENERATING",
-    "GUIDE_FORMS",
+    "GUIDES",
     "LARGE",
     "LMI_ALIASES",
     "LMI_ROWS",
@@ -69,9 +65,7 @@ __all__ = [
     "MAX_TEXTS",
     "MAX_TOOLS",
     "RERANK_NAMES",
-    "RESPONSE_FORMS",
     "RESPONSE_ROWS",
-    "TEXT_FORMS",
     "TEXT_ROWS",
     "TEXT_TABLE",
     "WITHOUT_TEXT",

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from ...demo.model import question
-from ...kit.api.dialects import CHAT_FORMS, CHAT_TABLE, GUIDE_FORMS, TEXT_FORMS, TEXT_TABLE
+from ...kit.api.dialects import CHAT_TABLE, TEXT_TABLE
 from ...kit.api.engine import ranked
 from ...kit.api.errors import ParameterError
 from ...kit.api.options import make_settings
@@ -251,6 +251,6 @@ def test_every_field_of_vllms_own_requests_is_known(chat: bool) -> None:
     from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest
     from vllm.entrypoints.openai.completion.protocol import CompletionRequest
 
-    table, forms = (CHAT_TABLE, CHAT_FORMS) if chat else (TEXT_TABLE, TEXT_FORMS)
+    table = CHAT_TABLE if chat else TEXT_TABLE
     theirs = ChatCompletionRequest if chat else CompletionRequest
-    assert set(theirs.model_fields) - {row.name for row in table} - {*forms, *GUIDE_FORMS} == set()
+    assert set(theirs.model_fields) - {row.name for row in table} == set()
