@@ -15,7 +15,7 @@ from msgspec import Struct
 from ...model.errors import ParameterError, PayloadError, RequestError, UnsupportedError, did_you_mean, one_line
 from ...model.options import Settings
 from ..base import JsonSchema
-from .kinds import Anything, Kind, Nested, read_field
+from .kinds import Anything, Kind, Nested
 from .schemas import NULL, nullable
 
 __all__ = [
@@ -124,7 +124,7 @@ class Table(dict[str, Parameter], Nested):
 
         Fields are named by their places in `name`, or where that is empty, as they are.
         """
-        values, names = dict(self._defaults), dict[str, str]()
+        values, names = self._defaults.copy(), dict[str, str]()
         asked: set[str] = set()
         for row, shown, value in self._given(name, given, settings):
             key = row.key
@@ -157,8 +157,8 @@ class Table(dict[str, Parameter], Nested):
             if row is None:
                 handle_unknown_field(name, self, settings, prefix)
                 continue
-            shown = f"{prefix}{name}"
-            value = read_field(row.kind, shown, value, settings)
+            shown, kind = prefix + name, row.kind
+            value = kind.read(shown, value, settings) if isinstance(kind, Nested) else kind.read(shown, value)
             if row.equivalents:
                 value = row.equivalents.get(value, value)
             if row.default_only and value != row.default:

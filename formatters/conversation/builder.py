@@ -11,7 +11,7 @@ templates bear, that side knows (model/text/template_messages.py).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -66,13 +66,12 @@ NONE = "{}"
 """No arguments."""
 
 
-@dataclass(slots=True)
-class Turn:
+class Turn(msgspec.Struct):
     """An answer of the assistant's, as far as it has been read: what it thought, said and called."""
 
     content: str | Content = ""
-    reasoning: list[str] = field(default_factory=list[str])
-    calls: list[Call] = field(default_factory=list[Call])
+    reasoning: list[str] = []
+    calls: list[Call] = []
     name: str = ""
     said: bool = False
     """Whether a message of it has been added."""

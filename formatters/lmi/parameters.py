@@ -112,7 +112,9 @@ PATHS: Paths = {
 DEFAULTS: dict[str, Any] = {row.key: row.default for row in TABLE if row.key}
 SHOWN_KEYS = ("logprobs", "prompt_logprobs")
 """Fields of Sampling that depend on what the answer shows."""
-SAMPLING_KEYS = tuple(key for key in Sampling.__struct_fields__ if key not in SHOWN_KEYS)
+SAMPLING_KEYS = tuple(
+    key for key in (*DEFAULTS, "beams") if key in Sampling.__struct_fields__ and key not in SHOWN_KEYS
+)
 GENERATION_KEYS = ("add_special_tokens", "cache_salt", "priority")
 """What goes into a Generation."""
 BEAM_KEYS = ("length_penalty", "early_stopping")
@@ -173,7 +175,7 @@ def parameters_of(schema: Schema, values: dict[str, Any], names: dict[str, str])
         values.update(temperature=0.0, do_sample=None, **{key: DEFAULTS[key] for key in CHOICE_KEYS})
     several = _beams(values, names) if beams else _rank(values, names)
     return Parameters(
-        sampling={key: values[key] for key in SAMPLING_KEYS if key in values},
+        sampling={key: values[key] for key in SAMPLING_KEYS},
         generation=generation_fields(values),
         details=values["details"],
         top=values["logprobs"] or 0,
