@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 
 from lmi.formatters.anthropic.blocks import read_conversation
-from lmi.formatters.anthropic.found import FoundTools
 
 from ...kit.answers.anthropic import SETTINGS, STRICT, USER, fields_of
-from ...kit.api.conversation import Builder
+from ...kit.api.conversation import Builder, FoundTools
 from ...kit.api.errors import ParameterError, PayloadError, RequestError, UnsupportedError
 from ...kit.api.types import Settings, template_messages
 

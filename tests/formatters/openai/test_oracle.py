@@ -6,12 +6,12 @@ from operator import attrgetter
 
 import pytest
 
-from lmi.formatters.common.forms import Tagged
 from lmi.formatters.openai.embeddings import ROWS as EMBEDDING_ROWS
 from lmi.formatters.openai.messages import CALL, MESSAGES, PARTS
 from lmi.formatters.openai.parameters import CHAT_ROWS, TEXT_ROWS
 from lmi.formatters.openai.tools import TOOL
 
+from ...kit.api.conversation import Tagged
 from ...kit.clients.types import unknown_fields
 
 pytestmark = [pytest.mark.engine, pytest.mark.once]

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from lmi.formatters.anthropic.found import FoundTools
 from lmi.formatters.azure.request import PARTS as AZURE_PARTS
+from lmi.formatters.common.forms import Tagged
 from lmi.formatters.common.kinds import Boolean, Filled, Integer, Nested
 from lmi.formatters.common.kinds import Text as TextKind
 from lmi.formatters.conversation.builder import Builder
@@ -23,11 +25,13 @@ __all__ = [
     "Content",
     "Contents",
     "Filled",
+    "FoundTools",
     "Image",
     "Integer",
     "Message",
     "Nested",
     "Part",
+    "Tagged",
     "Text",
     "TextKind",
     "carried",
