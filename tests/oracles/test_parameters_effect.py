@@ -173,7 +173,7 @@ WRONG: dict[str, tuple[Any, Any]] = {
     "prompt_logprobs": ("5", -1),
     "repetition_penalty": ("1", 0),
     "return_full_text": (0, None),
-    "seed": ("7", -2),
+    "seed": ("7", -(2**63) - 1),
     "skip_special_tokens": ("no", None),
     "spaces_between_special_tokens": ("no", None),
     "stop": (5, [""]),
