@@ -16,7 +16,7 @@
 # make gpu-check [WHEELS=FOLDER] [ARGS="--device cpu"]  what an NVIDIA device must be seen to do (docs/contributing.md), with a report
 # make demo-model DIRECTORY=...  a small model that answers a built-in set of questions
 # make clients                the environment of other people's clients
-# make agents [FEW=1]         other people's agents through whole loops (docs/agents.md); FEW=1: the three that CI has; half an hour
+# make agents [FEW=1]         other people's agents through whole loops (docs/agents.md); FEW=1: the three that CI has; three minutes
 # make audit                  the locks against the known vulnerabilities, where advisories can be reached (.ci/audit.py)
 # make lint | lock | clean
 #
