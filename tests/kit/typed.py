@@ -69,6 +69,22 @@ class Typed:
         """Presses keys."""
         os.write(self._terminal, text.encode())
 
+    def interrupt(self, text: str, timeout: float = 60.0) -> None:
+        """Presses Ctrl-C where a line is read, until `text` is written.
+
+        Python's `input` misses a signal that comes in the moment before it waits (readline's `select`): the next one
+        wakes it. What was typed before must have been echoed: the terminal drops what nobody has read, and readline,
+        which was told of it, would wait for it whatever signals come.
+        """
+        deadline = time.monotonic() + timeout
+        while True:
+            self.keys(CTRL_C)
+            try:
+                return self.expect(text, 2.0)
+            except AssertionError:
+                if time.monotonic() > deadline or not self._read():
+                    raise
+
     def end(self, timeout: float = 60.0) -> int:
         """Waits for its end; its exit status, as a shell gives it."""
         deadline = time.monotonic() + timeout

@@ -116,8 +116,9 @@ def test_a_person(url: str) -> None:
         talk.expect("one two three four five six seven eight nine ten\none two")
         talk.keys(CTRL_C)
         talk.expect("> ")
-        talk.keys("What I did not mean" + CTRL_C)
-        talk.expect("> ")
+        talk.keys("What I did not mean")
+        talk.expect("What I did not mean")
+        talk.interrupt("\n> ")
         # The line before the last one.
         talk.keys("\x1b[A\x1b[A" + ENTER)
         talk.expect(PLAIN.answer)
