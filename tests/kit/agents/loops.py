@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -42,23 +42,17 @@ class Loop:
     """What is asked beside the loop, as in `Stage.script`."""
 
 
+TOOL = Loop(
+    "What is in a.txt?",
+    [thinking("A file.", A), thinking("I see.", "It says 42.")],
+    "It says 42.",
+    ["A file.", "I see."],
+    ["<tool_response>", "42", "</tool_response>"],
+    ["42\n"],
+)
 LOOPS = {
-    "tool": Loop(
-        "What is in a.txt?",
-        [thinking("A file.", A), thinking("I see.", "It says 42.")],
-        "It says 42.",
-        ["A file.", "I see."],
-        ["<tool_response>", "42", "</tool_response>"],
-        ["42\n"],
-    ),
-    "whole": Loop(
-        "What is in a.txt, in one piece?",
-        [thinking("A file.", A), thinking("I see.", "It says 42.")],
-        "It says 42.",
-        ["A file.", "I see."],
-        ["<tool_response>", "42", "</tool_response>"],
-        ["42\n"],
-    ),
+    "tool": TOOL,
+    "whole": replace(TOOL, asks="What is in a.txt, in one piece?"),
     "several": Loop(
         "What is in both files?",
         [f"Both.\n{A}\n{B}", "42 and 43."],
