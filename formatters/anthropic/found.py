@@ -6,8 +6,9 @@
     a system message's tool_addition                         the same, after a line that says what it is
     a system message's tool_removal                          a line that says so
 
-That is how clients describe their search tools to the model, and the prompt only grows. One that was neither found nor
-added is not offered (docs/decisions.md: Tools that are found later).
+That is how clients describe their search tools to the model, and the prompt only grows. A definition is told once, and
+then by its name: a hundred references to a large tool would make a prompt of a hundred times its size. One that was
+neither found nor added is not offered (docs/decisions.md: Tools that are found later).
 """
 
 from __future__ import annotations
@@ -36,6 +37,8 @@ class FoundTools:
     def __init__(self, offers: Sequence[Offer] = ()) -> None:
         self._given = offers
         self._added: dict[str, Offer] = {}
+        self._by_name = {offer.name: offer for offer in [*offers][::-1]}
+        self._described: set[str] = set()
         self.names: set[str] = set()
         """Those that were found or added."""
 
@@ -81,15 +84,20 @@ class FoundTools:
         if change.kind == REMOVED:
             self.names.discard(change.name)
             return None
-        offer = next((offer for offer in self.offers if offer.name == change.name), None)
+        offer = self._by_name.get(change.name)
         if change.definition is not None:
             offer = offer_of(change.definition, change.place, settings)
             if offer is None:
                 return None
-            self._added[offer.name] = offer = replace(offer, deferred=True)
+            offer = replace(offer, deferred=True)
+            self._added[offer.name] = self._by_name[offer.name] = offer
+            self._described.discard(offer.name)
         elif offer is None and change.kind == ADDED:
             raise ParameterError.of(change.place, change.name, "the name of one of the tools that are given")
         if offer is None or not offer.deferred:
             return None
         self.names.add(offer.name)
+        if offer.name in self._described:
+            return None
+        self._described.add(offer.name)
         return offer

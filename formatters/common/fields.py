@@ -68,7 +68,7 @@ class Parameter:
 
 
 def paths_of(rows: Iterable[Parameter], start: str, struct: type[Struct], prefix: str = "") -> dict[str, str]:
-    """Of a dialect's table what its plain fields come to: for each field of `struct`, at `start`, the first row that
+    """Of a dialect's table what its fields come to: for each field of `struct`, at `start`, the first row that
     sets it, after `prefix`.
     """
     keys = struct.__struct_fields__
@@ -136,7 +136,7 @@ class Table(dict[str, Parameter], Nested):
                 asked.add(key)
                 names[key] = shown
                 values[key] = value
-            elif values[key] != value:
+            elif not _same(values[key], value):
                 raise two_values(shown, names[key])
         return values, names
 
@@ -183,6 +183,11 @@ class Table(dict[str, Parameter], Nested):
             raise ParameterError(f"{prefix}{other}: cannot be combined with {one}", f"{prefix}{other}")
 
 
+def _same(one: Any, other: Any) -> bool:
+    """Whether two values are one: 1 and true are two, of `truncate` one token and as many as fit."""
+    return type(one) is type(other) and bool(one == other)
+
+
 def two_values(name: str, other: str) -> ParameterError:
     """The error for a parameter that is given by two of its names with two values; with one value they are one."""
     return ParameterError(f"{name}: the same parameter as {other}, which has another value; set only one of them", name)
@@ -194,7 +199,7 @@ def add_values(
     """Adds what an object `parameters` says to what a body says beside it, both as Table.read has them; raises
     ParameterError where they differ."""
     for key, name in more_names.items():
-        if key in names and values[key] != more[key]:
+        if key in names and not _same(values[key], more[key]):
             raise two_values(names[key], name)
         values[key], names[key] = more[key], name
 

@@ -82,11 +82,15 @@ class ToolUse:
 def use(
     offers: Iterable[Offer], choice: Choice, place: str, usual: str, schema: str, found: Collection[str] = ()
 ) -> ToolUse:
-    """What may and must be called; raises ParameterError where a call is required and there is no tool.
+    """What may and must be called; raises ParameterError for too many tools, or a required call where there is none.
 
     place: the client's name of the choice. usual, schema: where its dialect has tool [] and its arguments' schema.
     found: of those that are deferred, those that may be called.
     """
+    offers = [*offers]
+    if len(offers) > TOOLS:
+        message = f"tools: expected at most {TOOLS}, those counted that are added later, got {len(offers)}"
+        raise ParameterError(message, "tools")
     every = [offer for offer in offers if not offer.deferred or offer.name in found or offer.name == choice.function]
     offered = every if choice.allowed is None else [offer for offer in every if offer.name in choice.allowed]
     if choice.word == "none" or not offered:

@@ -173,6 +173,11 @@ WRONG_INPUTS: list[tuple[dict[str, Any], str]] = [
         {"inputs": "a", "normalize": False, "parameters": {"normalize": True}},
         "normalize: the same parameter as parameters.normalize, which has another value; set only one of them",
     ),
+    # As many tokens as fit are not one token.
+    (
+        {"inputs": "a", "truncate": True, "parameters": {"truncate": 1}},
+        "truncate: the same parameter as parameters.truncate, which has another value; set only one of them",
+    ),
     (
         {"inputs": "a", "parameters": {"max_new_tokens": 9}},
         "parameters.max_new_tokens: this model makes embeddings and generates no text",

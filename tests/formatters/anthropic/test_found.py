@@ -73,6 +73,11 @@ ON_AND_OFF = (named("tool_addition", "look"), named("tool_removal", "look"))
         # One that is listed, and one that is not there.
         (result(found("search"), found("other")), "search\nother", []),
         (result(found("other"), found("look")), f"other\n{described('look')}", ["look"]),
+        # A definition is told once.
+        (result(found("look"), found("look"), found("find")), f"look\n{described('look', 'find')}", ["look", "find"]),
+        (result(found("look")) + system(*ON_AND_OFF, named("tool_addition", "look")),
+         f"{ON}look\n{OFF}look\n{ON}look", ["look"]),
+        (system(added(tool("new")), added(tool("new"))), ON + described("new", "new"), ["new"]),
         (system(named("tool_addition", "look")), ON + described("look"), ["look"]),
         (system(added(tool("new")), TEXT), f"{ON}{described('new')}\nSo.", ["new"]),
         (system(*ON_AND_OFF), f"{ON}{described('look')}\n{OFF}look", []),
@@ -148,3 +153,16 @@ def test_a_schema_that_cannot_be_guided_is_named_by_its_place() -> None:
         SETTINGS,
     )
     assert made.fields.name("prompt.tools[1].parameters") == "messages[1].content[0].tool.definition.input_schema"
+
+
+def test_references_do_not_multiply_a_definition() -> None:
+    large = {**tool("look", deferred=True), "description": "a" * 100_000}
+    made = conversation(result(*[found("look")] * 8000), tools=[tool("search"), large])
+    assert len(str(template_messages(made.messages)[-1]["content"])) < 200_000
+
+
+def test_added_tools_count() -> None:
+    several = [added(tool(f"tool_{index}")) for index in range(1022)]
+    assert len(conversation(system(*several), tools=TOOLS[:2]).tools) == 1023
+    with pytest.raises(ParameterError, match=r"^tools: expected at most 1024, .* got 1025$"):
+        conversation(system(*several, added(tool("more"))), tools=TOOLS[:2])

@@ -411,8 +411,9 @@ def test_whether_teis_inputs_are_cut(fields: dict[str, Any], truncate: int | boo
     assert one.scoring.truncate == truncate
 
 
-def test_two_values_of_one_field() -> None:
-    told = json.loads(refused({"inputs": "a", "truncate": True, "parameters": {"truncate": False}}, CLASSIFIES).body)
+@pytest.mark.parametrize(("one", "other"), [(True, False), (True, 1), (1, True)])
+def test_two_values_of_one_field(one: Any, other: Any) -> None:
+    told = json.loads(refused({"inputs": "a", "truncate": one, "parameters": {"truncate": other}}, CLASSIFIES).body)
     assert told["error"] == (
         "truncate: the same parameter as parameters.truncate, which has another value; set only one of them"
     )
