@@ -1,6 +1,6 @@
 """Anthropic's Messages API: POST /v1/messages, whole and as a stream of named events, and /v1/messages/count_tokens.
 
-    request.py    the plain fields, `thinking` and `output_config`
+    request.py    the fields
     blocks.py     `system` and `messages` with their content blocks, as conversations have them
     said.py       what messages of one role say, in the making
     tools.py      `tools` and `tool_choice`

@@ -219,7 +219,7 @@ GUIDES: Mapping[str, Made] = {
 
 
 def guide_rows(*names: str) -> tuple[Parameter, ...]:
-    """Rows for fields of GUIDES, for the tables of dialects whose fields are all in tables."""
+    """Rows for fields of GUIDES, for dialects that take a StructuredOutput by one key."""
     return tuple(
         Parameter(name, Made(GUIDES[name], lambda place, asked: asked.output, "as in OpenAI chat"), None, KEY)
         for name in names

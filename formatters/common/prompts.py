@@ -15,7 +15,7 @@ from ..base import JsonSchema
 from .kinds import ID, LARGEST_ID, Filled, Integer, Text
 from .schemas import array, one_of
 
-__all__ = ["IDS", "Ids", "PromptIds", "Prompts", "TextPrompt", "read_ids"]
+__all__ = ["IDS", "Ids", "PromptIds", "Prompts", "TextPrompt"]
 
 IDS = 1024
 TokenIds = tuple[Annotated[int, msgspec.Meta(ge=0, le=LARGEST_ID)], ...]
@@ -68,7 +68,7 @@ class Ids:
 
     def read(self, name: str, given: Any) -> tuple[int, ...]:
         if not isinstance(given, list):
-            raise PayloadError.of(name, given, "a list of token ids")
+            raise PayloadError.of(name, given, self.description)
         if len(given) > IDS:
             raise ParameterError(f"{name}: expected at most {IDS} token ids", name)
         one = Integer(0, LARGEST_ID)
@@ -85,7 +85,16 @@ class PromptIds:
     def read(self, name: str, given: Any) -> tuple[int, ...]:
         if not isinstance(given, list):
             raise PayloadError.of(name, given, self.description)
-        return read_ids(given, name)
+        try:
+            return msgspec.convert(given, TokenIds)
+        except msgspec.ValidationError:
+            one = Integer(0, LARGEST_ID)
+        return tuple(
+            int(value)
+            if type(value) in (int, float) and 0 <= value <= LARGEST_ID and value == int(value)
+            else one.read(f"{name}[{index}]", value)
+            for index, value in enumerate(given)
+        )
 
 
 def _ids(name: str, given: Any) -> tuple[int, ...]:
@@ -93,17 +102,3 @@ def _ids(name: str, given: Any) -> tuple[int, ...]:
     if not ids:
         raise ParameterError.of(name, given, "at least one token id")
     return ids
-
-
-def read_ids(given: list[Any], name: str) -> tuple[int, ...]:
-    """A prompt's token ids. Of the million that there may be only a wrong one is checked by itself."""
-    try:
-        return msgspec.convert(given, TokenIds)
-    except msgspec.ValidationError:
-        one = Integer(0, LARGEST_ID)
-    return tuple(
-        int(value)
-        if type(value) in (int, float) and 0 <= value <= LARGEST_ID and value == int(value)
-        else one.read(f"{name}[{index}]", value)
-        for index, value in enumerate(given)
-    )

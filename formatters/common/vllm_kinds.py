@@ -24,6 +24,7 @@ TEMPLATE = 64 << 10
 ARGUMENTS = 64
 ARGUMENTS_BYTES = 64 << 10
 PLAIN: JsonSchema = {"type": ["string", "number"]}
+BIAS: JsonSchema = {"type": "number", "minimum": -100, "maximum": 100}
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +32,7 @@ class Biases:
     """An object: token ids, as text because JSON has no other keys, and what is added to their logits."""
 
     schema = OBJECT | {
-        "patternProperties": {"^[0-9]{1,10}$": {"type": "number", "minimum": -100, "maximum": 100}},
+        "patternProperties": {"^[0-9]{1,10}$": BIAS},
         "additionalProperties": False,
         "maxProperties": BIASES,
     }

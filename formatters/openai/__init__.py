@@ -3,7 +3,7 @@
     chat.py           `messages`, or the path /v1/chat/completions; its answers: chat_reply.py
     completions.py    `prompt`, or the path /v1/completions; its answers: completions_reply.py
     embeddings.py     `input`, or `messages` of a model that embeds, or the path /v1/embeddings, with its answers
-    parameters.py     the plain fields; messages.py, tools.py: those of a chat with a form of their own
+    parameters.py     the fields; messages.py, tools.py: the forms of a chat's
     subset.py         which fields another dialect takes that has this reader
     reply.py          what the answers share; bodies.py, logprobs.py: their bodies
     models.py         GET /v1/models, /v1/models/{id}, /version

@@ -2,7 +2,7 @@
 
 messages.py    messages, as templates take them
 tools.py       tools and which of them may or must be called
-parameters.py  the plain fields
+parameters.py  the fields
 chat_reply.py  the answers
 """
 

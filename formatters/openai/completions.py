@@ -1,6 +1,6 @@
 """Text completions: `{"prompt", ...}` (docs/decisions.md: Text completions).
 
-    parameters.py  the plain fields
+    parameters.py  the fields
     completions_reply.py    the answers
 
 Choice number `prompt * n + sequence` is a sequence's.

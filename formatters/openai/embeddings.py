@@ -109,9 +109,6 @@ class Embeddings(EmbeddingEncoder):
         return b"".join((head, b"[", b",".join(entries), b"]", tail))
 
 
-PACKING = ("dtype", "endianness")
-
-
 def packed(vector: bytes, dtype: str, endianness: str) -> bytes:
     """The numbers of `Delta.vector`, float32 and little-endian, otherwise (vLLM, utils/serial_utils.py: tensor2binary).
 
@@ -170,6 +167,8 @@ def parse(payload: Payload, request: Request, settings: Settings) -> ParsedReque
         prompts=len(prompts),
         refuse=error_response,
         model=settings.model_name,
-        pack=partial(packed, **{key: values[key] for key in PACKING}) if values["encoding"] == "base64" else None,
+        pack=partial(packed, dtype=values["dtype"], endianness=values["endianness"])
+        if values["encoding"] == "base64"
+        else None,
     )
     return ParsedRequest(tuple(generations), reply, fields=ClientFields(PATHS, own, each))

@@ -1,11 +1,11 @@
-"""The plain fields of OpenAI requests: literal tables, one row for each name, and what is made of them.
+"""The fields of OpenAI requests: literal tables, one row for each name, and what is made of them.
 
     {"temperature": 0.5, ...} --table--> values by key --sampling_of--> Sampling
 
 The rows are OpenAI's and those that vLLM adds to them (common/vllm_fields.py). A field that is absent or null keeps the
 default, which for most sampling fields is the model's generation_config. What nothing here can honour is refused by
-name, unless the value is the one that changes nothing. Fields with a form of their own (messages, tools,
-response_format ...) are read by messages.py, tools.py and common/guides.py.
+name, unless the value is the one that changes nothing. The forms of messages, tools and guides are in messages.py,
+tools.py and common/guides.py, which also know what they mean together.
 """
 
 from __future__ import annotations
@@ -181,7 +181,7 @@ def check_echo(length: int, n: int, settings: Settings) -> None:
 
 
 def sampling_of(values: Mapping[str, Any], *, streams: bool, max_tokens: int | None, **more: Any) -> Sampling:
-    """The sampling that plain fields ask for; raises RequestError where they contradict each other."""
+    """The sampling that the fields ask for; raises RequestError where they contradict each other."""
     prompt_logprobs = values.get("prompt_logprobs")
     if prompt_logprobs is not None and streams:
         raise UnsupportedError("prompt_logprobs: not supported with stream: true", "prompt_logprobs")

@@ -80,10 +80,11 @@ TEI_ROWS = Table((*TEI_TABLE, QUERY, Parameter("texts", Texts(), None, "document
 SIDES = (("queries", "documents"), ("queries", "items"), ("text_1", "text_2"), ("data_1", "data_2"))
 """What the two sides of scores may be called."""
 SCORE_ROWS: Mapping[tuple[str, str], Table] = {
-    names: Table(
-        (*SCORE_TABLE, *map(Parameter, names, (Texts(), Texts()), (None, None), ("queries", "documents"))), names
+    (one, other): Table(
+        (*SCORE_TABLE, Parameter(one, Texts(), None, "queries"), Parameter(other, Texts(), None, "documents")),
+        (one, other),
     )
-    for names in SIDES
+    for one, other in SIDES
 }
 CLASSIFY_ROWS = Table(
     (*CLASSIFY_TABLE, Parameter("input", Prompts(MAX_TEXTS), None, "input"), CHAT_ROWS["messages"]),

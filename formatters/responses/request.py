@@ -4,7 +4,7 @@
 
 items.py        the input, as messages
 tools.py        tools and which of them may or must be called
-parameters.py   the plain fields, `text` and `reasoning`
+parameters.py   the fields
 stored.py       the response that `previous_response_id` names, and what is kept of this one
 """
 

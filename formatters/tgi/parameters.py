@@ -30,13 +30,14 @@ MAX_BEST_OF = 16
 
 
 SCHEMA = Form({"value": JSON_GUIDE}, ("value",))
+NAMED_SCHEMA = Form({"schema": JSON_GUIDE, "name": None}, ("schema",))
 GRAMMARS = Tagged(
     "type",
     {
         "json": SCHEMA,
         "json_object": SCHEMA,
         "regex": Form({"value": REGEX_GUIDE}, ("value",)),
-        "json_schema": Form({"value": Form({"schema": JSON_GUIDE, "name": None}, ("schema",))}, ("value",)),
+        "json_schema": Form({"value": NAMED_SCHEMA}, ("value",)),
     },
     refused=ParameterError,
 )

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 from ...model.options import Settings
-from ..base import JSON, JsonSchema, OpenApi
+from ..base import JSON, OpenApi
 from ..openai.bodies import ErrorBody
 from .reply import Detokenized, Tokenized
 from .request import DETOKENIZE_ROWS, TOKENIZE_ROWS
 
 __all__ = ["DETOKENIZE", "TOKENIZE"]
-
-
-def tokenize_schema(settings: Settings) -> JsonSchema:
-    """The body of a request for tokens."""
-    return {**TOKENIZE_ROWS.schema, "oneOf": [{"required": ["prompt"]}, {"required": ["messages"]}]}
 
 
 def _never(settings: Settings) -> bool:
@@ -22,5 +17,7 @@ def _never(settings: Settings) -> bool:
 
 
 ERRORS = {JSON: (ErrorBody,)}
-TOKENIZE = OpenApi("The tokens of a prompt or a chat", tokenize_schema, {JSON: (Tokenized,)}, ERRORS, serves=_never)
+TOKENIZE = OpenApi(
+    "The tokens of a prompt or a chat", TOKENIZE_ROWS.described, {JSON: (Tokenized,)}, ERRORS, serves=_never
+)
 DETOKENIZE = OpenApi("The text of tokens", DETOKENIZE_ROWS.described, {JSON: (Detokenized,)}, ERRORS, serves=_never)

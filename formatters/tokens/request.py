@@ -10,7 +10,6 @@ from dataclasses import replace
 
 import msgspec
 
-from ...model.errors import ParameterError, PayloadError
 from ...model.generation import Generation, Sampling
 from ...model.options import Settings
 from ..base import ParsedRequest, Payload, Request
@@ -41,30 +40,26 @@ TOKENIZE_TABLE: tuple[Parameter, ...] = (
     *(CHAT_ROWS[name] for name in FIELDS),
     Parameter("return_token_strs", Boolean(), False, "names"),
 )
-TOKENIZE_ROWS = Table(TOKENIZE_TABLE)
+TOKENIZE_ROWS = Table(TOKENIZE_TABLE, either=("prompt", "messages"))
 DETOKENIZE_ROWS = Table((CHAT_ROWS["model"], Parameter("tokens", PromptIds(), None, "tokens")), ("tokens",))
 
 
 def read_tokenize(payload: Payload, request: Request, settings: Settings) -> ParsedRequest:
     """The tokens of a text, or of a conversation; raises RequestError."""
     values, _ = TOKENIZE_ROWS.read("", payload, settings)
-    prompt, fields = values["prompt"], ClientFields()
+    fields = ClientFields()
     if values["messages"] is not None:
-        if prompt is not None:
-            raise ParameterError("prompt: cannot be combined with messages", "prompt")
         chat = {name: payload[name] for name in CONVERSATION if name in payload}
         generation, _, fields = read_chat(chat, request, settings)
         generation = msgspec.structs.replace(generation, sampling=Sampling(), stream=False, tokenize=True, tokens=True)
-    elif prompt is not None:
+    else:
         generation = Generation(
             request_id=request.request_id,
-            prompt=prompt,
+            prompt=values["prompt"],
             tokenize=True,
             tokens=True,
             add_special_tokens=values["add_special_tokens"] is not False,
         )
-    else:
-        raise PayloadError.of("prompt", prompt, "a string, or messages in its place")
     return ParsedRequest((generation,), TokenizedEncoder(names=values["names"]), fields=fields)
 
 

@@ -6,12 +6,9 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from ...model.errors import AdapterError, AdapterNotFoundError
-from ...model.options.adapter_options import ADAPTER_NAME, is_adapter_name
+from ...model.options.adapter_options import ADAPTER_NAME, MAX_NAME, is_adapter_name
 
 __all__ = ["check_name", "folder_of", "folder_within"]
-
-MAX_NAME = 256
-"""Characters of a name that a message repeats."""
 
 
 def check_name(name: str) -> None:

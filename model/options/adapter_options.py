@@ -10,7 +10,7 @@ import msgspec
 
 from .option import Option
 
-__all__ = ["ADAPTER_NAME", "IMAGE", "RANKS", "AdapterOptions", "is_adapter_name"]
+__all__ = ["ADAPTER_NAME", "IMAGE", "MAX_NAME", "RANKS", "AdapterOptions", "is_adapter_name"]
 
 RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 """What `max_lora_rank` may be (vLLM 0.26.0 and 0.32.0, config/lora.py: MaxLoRARanks)."""

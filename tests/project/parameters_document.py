@@ -17,6 +17,7 @@ import msgspec
 from lmi.formatters import minimal
 from lmi.formatters.anthropic import request as anthropic
 from lmi.formatters.azure.request import ACCEPTED_FIELDS as AZURE_TAKEN
+from lmi.formatters.azure.request import DESCRIBED as AZURE_ROWS
 from lmi.formatters.azure.request import FIELDS as AZURE_FIELDS
 from lmi.formatters.common.fields import Parameter
 from lmi.formatters.common.guides import GUIDES
@@ -30,9 +31,10 @@ from lmi.formatters.lmi.parameters import ROWS as LMI_ROWS
 from lmi.formatters.lmi.schemas import ALIASES, COMMON, TENSORRT
 from lmi.formatters.openai import embeddings as openai_embeddings
 from lmi.formatters.openai.completions import MAX_TOKENS
-from lmi.formatters.openai.parameters import CHAT_TABLE, TEXT_TABLE
+from lmi.formatters.openai.parameters import CHAT_ROWS, CHAT_TABLE, TEXT_ROWS, TEXT_TABLE
 from lmi.formatters.openai.subset import other_fields
 from lmi.formatters.rerank import parameters as rerank_parameters
+from lmi.formatters.responses.parameters import ROWS as RESPONSE_ROWS
 from lmi.formatters.responses.parameters import TABLE as RESPONSE_TABLE
 from lmi.formatters.tgi import compat
 from lmi.formatters.tgi.parameters import ROWS as TGI_ROWS
@@ -90,6 +92,8 @@ class Section:
     """By engine, then by field of `asked`: what it does with it, where not simply what it says. None: limits()."""
     without: Collection[str] = ()
     """Keys that mean nothing in this dialect."""
+    required: Collection[str] = ()
+    """The names of those that there must be."""
 
     @property
     def idle(self) -> Collection[str]:
@@ -101,6 +105,8 @@ class Section:
         """The default, in words."""
         if row.name in self.defaults:
             return self.defaults[row.name]
+        if row.name in self.required:
+            return "required"
         if row.default is None and row.key in LEFT_TO_THE_MODEL:
             return "the model's"
         if row.default is None and row.key in Sampling.__struct_fields__:
@@ -254,18 +260,20 @@ def _sections() -> Iterator[Section]:
         f"At most one of {_names(GUIDES)} is asked for, or several that are the same.",
         CHAT_TABLE,
         {"max_tokens": "the rest of the context", "max_completion_tokens": "the rest of the context"},
+        required=CHAT_ROWS.required,
     )
     yield Section(
         "OpenAI text completions",
         f"At most one of {_names(GUIDES)} is asked for, or several that are the same.",
         TEXT_TABLE,
         {"max_tokens": str(MAX_TOKENS)},
+        required=TEXT_ROWS.required,
     )
     yield Section(
         "Anthropic messages",
         "`max_tokens` is required, but for `count_tokens`,\nwhere what is for the answer means nothing.",
         anthropic.TABLE,
-        {"max_tokens": "required"},
+        required=anthropic.ROWS.required,
     )
     yield Section(
         "OpenAI responses",
@@ -273,6 +281,7 @@ def _sections() -> Iterator[Section]:
         "what fits beside `max_output_tokens`. What the response repeats and nothing else is *the dialect's*.",
         RESPONSE_TABLE,
         {"max_output_tokens": "the rest of the context"},
+        required=RESPONSE_ROWS.required,
     )
     yield Section(
         "Tokens",
@@ -289,6 +298,7 @@ def _sections() -> Iterator[Section]:
         f"{_names(sorted(other_fields(AZURE_TAKEN)))}, which are refused.",
         rows,
         {"max_tokens": "the rest of the context"},
+        required=AZURE_ROWS.required,
     )
     yield Section(
         "Minimal chat",

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from lmi.formatters.common import body_size, json_body
 from lmi.formatters.common.body_size import CONTAINERS, STRINGS, VALUES, check_body
 from lmi.formatters.common.kinds import LARGEST_ID
-from lmi.formatters.common.prompts import read_ids
+from lmi.formatters.common.prompts import PromptIds
 
 from ...kit.api.dialects import CONVERSING, MAX_MESSAGES, receive
 from ...kit.api.dialects import MAX_DOCUMENTS as DOCUMENTS
@@ -223,8 +223,8 @@ def test_token_ids(ids: list[Any]) -> None:
     good = [isinstance(one, int | float) and not isinstance(one, bool) and 0 <= one <= LARGEST_ID and one == int(one)
             for one in ids]  # fmt: skip
     if all(good):
-        assert read_ids(ids, "prompt") == tuple(map(int, ids))
-        assert {*map(type, read_ids(ids, "prompt"))} == {int}
+        assert PromptIds().read("prompt", ids) == tuple(map(int, ids))
+        assert {*map(type, PromptIds().read("prompt", ids))} == {int}
     else:
         with pytest.raises(RequestError, match=rf"prompt\[{good.index(False)}\]: expected"):
-            read_ids(ids, "prompt")
+            PromptIds().read("prompt", ids)

@@ -85,9 +85,9 @@ def test_a_model_that_embeds_has_tokens_too() -> None:
 @pytest.mark.parametrize(
     ("path", "body", "message"),
     [
-        ("/tokenize", {}, "prompt: expected a string, or messages in its place, got None"),
+        ("/tokenize", {}, "prompt: expected a string, or a field messages, but there is none"),
         ("/tokenize", {"prompt": ["a"]}, "prompt: expected a string, got ['a']"),
-        ("/tokenize", {"prompt": "a", "messages": MESSAGES}, "prompt: cannot be combined with messages"),
+        ("/tokenize", {"prompt": "a", "messages": MESSAGES}, "messages: cannot be combined with prompt"),
         ("/tokenize", {"messages": "a"}, "messages: expected a list of messages, got 'a'"),
         ("/tokenize", {"prompt": "a", "return_token_strs": 1}, "return_token_strs: expected true or false, got 1"),
         ("/tokenize", {"prompt": "a", "chat_template": "x"}, f"chat_template: not supported ({TEMPLATES})"),
