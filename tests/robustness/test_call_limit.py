@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -46,14 +45,13 @@ def host(tmp_path: Path) -> Iterator[DjlHost]:
 async def test_a_batch_gets_an_error_and_the_worker_lives_on(host: DjlHost) -> None:
     worker = host.worker_pid
     async with client(host) as http:
-        begun = time.monotonic()
         endless, short = await asyncio.gather(http.post(ENDLESS), http.post({"inputs": "hello"}))
-        assert time.monotonic() - begun < TIMEOUT + 1
         assert "the request took longer than 4.5 seconds" in endless.text
         assert short.json() == ANSWER
         alone = await http.post(ENDLESS)
         assert (alone.status_code, "took longer than 4.5 seconds" in alone.text) == (424, True)
         assert (await http.post({"inputs": "hello"})).json() == ANSWER
+    # Java restarts a worker that answers later than `predict_timeout`.
     assert host.worker_pid == worker
     assert "Restart python process" not in host.log_text()
 
