@@ -257,6 +257,7 @@ class Splitter:
         """`content` is what has been made of the text of an answer: without calls, it is all that came."""
         if content and not calls and not _ends_with(text, content):
             self.dropped = len(text) - len(content)
+            log.warning("a tool call or reasoning parser left %d characters out of an answer", self.dropped)
 
     def _add(self, part: Part, reasoning: str | None, text: str | None, calls: Sequence[CallDelta]) -> None:
         """Adds to `part` what has been read."""
@@ -350,7 +351,7 @@ def _with(part: Part, delta: Delta, splitter: Splitter, tokens: Iterable[Token])
     """`part` of an answer in place of the text of `delta`, with its `tokens`."""
     finish = delta.finish
     if finish is not None:
-        finish = replace(finish, reasoning_tokens=splitter.reasoning_tokens)
+        finish = replace(finish, reasoning_tokens=splitter.reasoning_tokens, dropped_characters=splitter.dropped)
     return Delta(delta.index, part.text, tuple(tokens), finish, part.reasoning, tuple(part.calls))
 
 
