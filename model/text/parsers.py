@@ -4,7 +4,7 @@
 
 Of a stream the parsers see one token at a time, however many came in a step: what several tokens at once do to them is
 theirs to get wrong. An answer that is not streamed they parse as a whole, which they do better: so is a stream at its
-end where it has left something out.
+end where it has left something out, and each call of families whose streams they read wrong (call_reader.py).
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ from typing import Any, Protocol
 from msgspec.structs import replace
 
 from ..events import CallDelta, Delta, Token
+from .call_reader import CallForm, CallReader
 from .forced_calls import ForcedCalls
-from .held_calls import HeldCalls
+from .marked_reasoning import MarkedReasoning, Marks
 from .reasoning import Reasoning
 
 __all__ = ["MakeParser", "Part", "Splitter", "mistrals_id", "new_id", "split", "split_whole"]
@@ -73,19 +74,23 @@ class Splitter:
         reasoning: Reasoning,
         *,
         forced: ForcedCalls | None = None,
-        marks: Sequence[str] = (),
+        marks: Marks | None = None,
+        form: CallForm | None = None,
         one_call: bool,
         show_reasoning: bool,
     ) -> None:
         """With `forced`, what the parsers leave as text is the JSON of a forced call.
 
-        marks: what calls begin with where those of a stream are held back until its end.
+        marks: of reasoning that is read here. form: of calls that are held back until each is whole.
         """
         self._make = make
         self._request = request
         self._prompt = reasoning
         self._forced = forced
-        self._held = HeldCalls(marks) if marks and forced is None else None
+        self._marked = MarkedReasoning(marks) if marks else None
+        self._reader = CallReader(form, self._read_calls) if form and forced is None else None
+        self._calls = forced is None and self._reader is None
+        """Whether the parser looks for calls."""
         self._one_call = one_call
         self._show_reasoning = show_reasoning
         self._parser: Any = None
@@ -104,6 +109,8 @@ class Splitter:
         self._unsent: list[Token] = []
         """Tokens of calls that are held back."""
         self._told = Told()
+        self._read = 0
+        """How many calls have been read that were held back."""
         self._last = -1
         """The last call that has begun."""
         self._empty = False
@@ -118,14 +125,15 @@ class Splitter:
         """
         part = Part()
         tokens = list(tokens)
+        reader = self._reader
         for position, token in enumerate(tokens, 1):
             self._take(part, token.text, [token.id], ended and position == len(tokens))
-            if self._held is not None:
+            if reader is not None:
                 self._unsent.append(token)
-                if not self._held.begun:
+                if not reader.holds:
                     part.tokens += self._unsent
                     self._unsent = []
-        if self._held is None:
+        if reader is None:
             part.tokens = tokens
         if ended:
             if not tokens:
@@ -141,10 +149,18 @@ class Splitter:
         self._ids = ids
         begins = self._prompt.begun_by(ids)
         self._begin(begins=bool(begins))
-        self._parser = self._new(reasoning=self._thinks, calls=self._forced is None)
-        reasoning, content, calls = self._parsed(text.lstrip() if begins else text)
-        self._note_dropped(text, content, calls)
-        self._add(part, reasoning, content, calls)
+        text = text.lstrip() if begins else text
+        if getattr(getattr(self._parser, "tool_parser", None), "engine_based_streaming", False):
+            # It is one machine for both, and leaves out of a whole answer what comes after a call.
+            self._texts.append(text)
+            self._parse(part, text, ids, last=True)
+            self._complete(part)
+        else:
+            thought = ""
+            if self._marked is not None:
+                thought, text = self._marked.feed(text, ended=True)
+            reasoning, content, calls = self._parsed(text)
+            self._add(part, thought or reasoning, *self._held(content, calls, last=True))
         self._end(part, cut)
         return part
 
@@ -163,6 +179,13 @@ class Splitter:
         self._begun = True
         self._thinks = prompt.open or begins or not prompt.known
         self._before = None if begins and not prompt.open else prompt.ids
+        self._parser = self._new(reasoning=self._thinks and self._marked is None, calls=self._calls)
+
+    def _new(self, *, reasoning: bool, calls: bool) -> Any:
+        parser = self._make(reasoning=reasoning, calls=calls)
+        if hasattr(parser, "set_prompt_token_ids"):  # vLLM 0.32
+            parser.set_prompt_token_ids(self._prompt.prompt)
+        return parser
 
     def _take(self, part: Part, text: str, ids: list[int], last: bool) -> None:
         self._ids += ids
@@ -173,54 +196,75 @@ class Splitter:
                 self._blank.append((text, *ids))
                 return
             self._begin(begins=bool(begins))
-            calls = self._forced is None and self._held is None
-            self._parser = self._new(reasoning=self._thinks, calls=calls)
             for blank, token_id in () if begins else self._blank:
                 self._parse(part, blank, [token_id], last=False)
         self._parse(part, text, ids, last=last)
 
-    def _new(self, *, reasoning: bool, calls: bool) -> Any:
-        parser = self._make(reasoning=reasoning, calls=calls)
-        if hasattr(parser, "set_prompt_token_ids"):  # vLLM 0.32
-            parser.set_prompt_token_ids(self._prompt.prompt)
-        return parser
-
     def _parse(self, part: Part, text: str, ids: list[int], *, last: bool) -> None:
-        """Has the parser of streams parse what is new."""
-        if self._failed or (self._held is not None and self._held.begun):
+        """Has what is new of a stream parsed."""
+        if self._failed:
             return
-        if self._parser is None:
-            reasoning, content, calls = None, text, ()
-        else:
+        reasoning: str | None = None
+        content: str | None = text
+        calls: Sequence[CallDelta] = ()
+        if self._marked is not None:
+            reasoning, content = self._marked.feed(text, ended=last)
+        if self._parser is not None and (content or last or self._marked is None):
             try:
-                message = self._parser.parse_delta(text, ids, self._request, self._before, finished=last)
+                message = self._parser.parse_delta(content, ids, self._request, self._before, finished=last)
             except Exception:
                 log.debug("a parser failed on a stream: the answer is parsed at its end", exc_info=True)
                 self._failed = True
                 return
-            if message is None:
-                return
-            reasoning, content = message.reasoning, message.content
-            calls = [new for call in message.tool_calls or () if (new := self._call(call)) is not None]
-        if self._held is not None and content:
-            content = self._held.feed(content)
-        self._add(part, reasoning, content, calls)
+            content = None
+            if message is not None:
+                reasoning, content = reasoning or message.reasoning, message.content
+                calls = [new for call in message.tool_calls or () if (new := self._call(call)) is not None]
+        self._add(part, reasoning, *self._held(content, calls, last=last))
+
+    def _held(
+        self, content: str | None, calls: Sequence[CallDelta], *, last: bool
+    ) -> tuple[str | None, Sequence[CallDelta]]:
+        """Text and calls, where calls are held back: those of them that are whole."""
+        if self._reader is None or not (content or last):
+            return content, calls
+        texts: list[str] = []
+        found: list[CallDelta] = []
+        for one in self._reader.feed(content or "", ended=last):
+            if isinstance(one, str):
+                texts.append(one)
+                continue
+            for call in one:
+                found.append(CallDelta(self._read, call.id or new_id(), call.name, call.arguments))
+                self._read += 1
+        return "".join(texts), found
+
+    def _read_calls(self, text: str) -> Sequence[Any]:
+        """The calls in a text that a call begins."""
+        try:
+            _, _, calls = self._new(reasoning=False, calls=True).parse(text, self._request, enable_auto_tools=True)
+        except Exception:
+            log.debug("a tool call parser failed: it is treated as text", exc_info=True)
+            return ()
+        return calls or ()
 
     def _complete(self, part: Part) -> None:
         """Adds what the parser of streams has left out, by the parser of whole answers."""
         told, text = self._told, "".join(self._texts)
         content, thought = "".join(told.text), "".join(told.reasoning)
-        if self._held is not None:
-            if not self._held.begun:
-                self._add(part, None, self._held.end(), ())
-                return
-        elif not self._failed and (self._parser is None or told.arguments or _ends_with(text, content or thought)):
+        if not self._failed and (
+            self._parser is None or not self._calls or told.arguments or _ends_with(text, content or thought)
+        ):
             return
-        self._parser = self._new(reasoning=self._thinks, calls=self._forced is None)
+        self._parser = self._new(reasoning=self._thinks, calls=self._calls)
         reasoning, whole, calls = self._parsed(text)
-        self._note_dropped(text, whole, calls)
+        if not self._failed and (content or thought) and not calls:
+            # Of a text without calls the parser of streams may leave out marks on purpose.
+            whole = content
+            self._note_dropped(text, whole)
         more = [call for given in calls if (call := told.rest_of(given)) is not None]
-        self._add(part, _rest(reasoning or "", thought), _rest(whole or "", content), more)
+        rest, more = self._held(_rest(whole or "", content), more, last=True)
+        self._add(part, _rest(reasoning or "", thought), rest, more)
 
     def _parsed(self, text: str) -> tuple[str | None, str | None, Sequence[CallDelta]]:
         """Reasoning, text and calls of all of an answer."""
@@ -239,6 +283,8 @@ class Splitter:
         if not content and not calls:
             # Parsers drop calls that they cannot read.
             reasoning, content = self._without_calls(text)
+        if not calls:
+            self._note_dropped(text, content)
         made = [
             CallDelta(index, call.id or new_id(), call.name, call.arguments) for index, call in enumerate(calls or ())
         ]
@@ -253,9 +299,9 @@ class Splitter:
             return None, text
         return reasoning, content
 
-    def _note_dropped(self, text: str, content: str | None, calls: Sequence[CallDelta]) -> None:
-        """`content` is what has been made of the text of an answer: without calls, it is all that came."""
-        if content and not calls and not _ends_with(text, content):
+    def _note_dropped(self, text: str, content: str | None) -> None:
+        """`content` is all that has been made of the text of an answer without calls."""
+        if content and not _ends_with(text, content):
             self.dropped = len(text) - len(content)
             log.warning("a tool call or reasoning parser left %d characters out of an answer", self.dropped)
 
@@ -314,7 +360,8 @@ def _ends_with(text: str, shown: str) -> bool:
 
 def _rest(whole: str, told: str) -> str:
     """What of the text of an answer has not been told yet. Parsers of streams and of whole answers strip white space."""
-    told = told.strip()
+    if told not in whole:
+        told = told.strip()
     at = whole.find(told)
     return whole[at + len(told) :] if at >= 0 else ""
 

@@ -32,16 +32,17 @@ class Reasoning:
         """Whether this is known at all: some models mark their reasoning in other ways."""
         self.prompt = prompt_ids
         self.ids = [*prompt_ids]
-        """What of the prompt says whether it ends within reasoning: from the last mark of its last message on."""
+        """What of the prompt says whether it ends within reasoning: from the last mark of its last message on, or from
+        where that begins."""
         self.open = False
         """Whether the prompt ends within the reasoning."""
-        if self.known:
-            marks = {start, end, *ends}
-            last = next((at for at in range(len(self.ids) - 1, -1, -1) if self.ids[at] in marks), len(self.ids))
-            self.ids = self.ids[last:]
-            self.open = self.ids[:1] == [start]
-            if self.ids and self.ids[0] not in (start, end):
-                self.ids = []
+        marks = {start, end, *ends}
+        last = next((at for at in range(len(self.ids) - 1, -1, -1) if self.ids[at] in marks), -1)
+        if last >= 0:
+            self.ids = self.ids[last + (self.ids[last] in ends) :]
+            self.open = self.known and self.ids[:1] == [start]
+        elif self.known:
+            self.ids = []
 
     def begun_by(self, ids: Sequence[int]) -> bool | None:
         """Whether an answer that begins with `ids` begins its own reasoning; None where more tokens must tell."""

@@ -15,9 +15,10 @@ from ...events import Token
 from ...generation import Conversation, Sampling
 from ...media.images import Image
 from ...options import Settings
+from ...text.call_reader import FORMS
 from ...text.chat_template import chat_template
 from ...text.forced_calls import ForcedCalls
-from ...text.held_calls import HELD
+from ...text.marked_reasoning import MARKED
 from ...text.parsers import Splitter, mistrals_id, new_id
 from ...text.reasoning import Reasoning
 from ...text.template_messages import template_messages
@@ -193,7 +194,8 @@ class ChatRenderer:
             request,
             self._reasoning(prompt_ids),
             forced=forced,
-            marks=HELD.get(tool_parser or "", ()),
+            marks=MARKED.get(reasoner or ""),
+            form=FORMS.get(tool_parser or ""),
             one_call=not conversation.parallel_tool_calls,
             show_reasoning=conversation.include_reasoning,
         )

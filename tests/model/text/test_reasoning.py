@@ -12,13 +12,13 @@ START, END, EOS, BLANK = 1, 2, 3, 4
 @pytest.mark.parametrize(
     ("prompt", "ids", "open_"),
     [
-        ([8, EOS, 9], [], False),
+        ([8, EOS, 9], [9], False),
         ([8, EOS, 9, START, 7], [START, 7], True),
         ([8, EOS, 9, START, 7, END], [END], False),
         # The end of an earlier thought, one that was cut off, and what a message quotes.
-        ([START, 8, END, 8, EOS, 9], [], False),
-        ([START, 8, EOS, 9], [], False),
-        ([8, END, EOS, 8, START, EOS, 9], [], False),
+        ([START, 8, END, 8, EOS, 9], [9], False),
+        ([START, 8, EOS, 9], [9], False),
+        ([8, END, EOS, 8, START, EOS, 9], [9], False),
         # A prompt that goes on with a message, of which no message has ended, and one that ends with its last message.
         ([EOS, START, 8, END, 8], [END, 8], False),
         ([8, START], [START], True),
@@ -55,5 +55,5 @@ def test_the_first_tokens_say_whether_an_answer_begins_its_own_reasoning(ids: li
 def test_where_the_tokens_are_not_known_anything_may_be_reasoning() -> None:
     reasoning = Reasoning(None, END, [8, EOS, 9], {EOS})
     assert not reasoning.known
-    assert reasoning.ids == [8, EOS, 9]
+    assert reasoning.ids == [9]
     assert reasoning.begun_by([START]) is False
