@@ -76,7 +76,9 @@ class CallReader:
         self._begun = False
         """Whether a text or a call has begun."""
         self._held = False
-        """Whether the rest begins with what begins a call."""
+        """Whether the rest begins with what begins a call, but for white space."""
+        self._mark = 0
+        """Where in the rest that is."""
         self._searched = 0
         """Up to where in the rest there is no end of it."""
         self._tries = 0
@@ -109,13 +111,15 @@ class CallReader:
             if at is None:
                 self._pass_on(found, len(self._rest) if ended else self._known())
                 return False
-            self._pass_on(found, len(self._rest[:at].rstrip()))
-            self._rest = self._rest.lstrip()
-            self._held, self._searched, self._tries = True, 0, 0
+            before = len(self._rest[:at].rstrip())
+            self._pass_on(found, before)
+            self._held, self._mark = True, at - before
+            self._searched, self._tries = self._mark, 0
         end = self._end(ended)
         if end is None:
             return False
-        if calls := self._read(self._rest[:end]):
+        text = self._rest[self._mark : end]
+        if calls := self._read(text) or (self._form.end and ended and self._read(text + self._form.end)):
             found.append(calls)
             self._rest, self._held, self._begun, self._called = self._rest[end:], False, True, True
         elif end < len(self._rest) or not ended:
@@ -125,7 +129,8 @@ class CallReader:
             # It is no call: what comes after its first mark may be one.
             self._held = False
             self._failed += 1
-            self._pass_on(found, max(len(mark) for mark in self._form.starts if self._rest.startswith(mark)))
+            first = find_mark(self._rest, self._form.starts)
+            self._pass_on(found, self._mark + len(first[1] if first else ""))
         return True
 
     def _start(self) -> int | None:

@@ -148,7 +148,7 @@ class Splitter:
         part = Part()
         self._ids = ids
         begins = self._prompt.begun_by(ids)
-        self._begin(begins=bool(begins))
+        self._begin(begins=bool(begins) or self._prompt.ended_by(ids))
         text = text.lstrip() if begins else text
         if getattr(getattr(self._parser, "tool_parser", None), "engine_based_streaming", False):
             # It is one machine for both, and leaves out of a whole answer what comes after a call.

@@ -27,6 +27,7 @@ class Reasoning:
         but white space.
         """
         self._start = start
+        self._end = end
         self._is_blank = is_blank
         self.known = start is not None and end is not None
         """Whether this is known at all: some models mark their reasoning in other ways."""
@@ -50,3 +51,12 @@ class Reasoning:
             return False
         first = next((token_id for token_id in ids if token_id == self._start or not self._is_blank(token_id)), None)
         return None if first is None else first == self._start
+
+    def ended_by(self, ids: Sequence[int]) -> bool:
+        """Whether all of an answer, `ids`, ends reasoning that neither it nor its prompt began.
+
+        Of a stream nobody knows that in time: it would have to take every plain answer for reasoning.
+        """
+        marks = (self._start, self._end)
+        first = next((token_id for token_id in ids if token_id in marks), None)
+        return self.known and self.ids[:1] != [self._end] and first == self._end
