@@ -17,12 +17,17 @@ from ..kit.engines.parsing import chat_renderer
 from ..kit.models.vocabularies import vocabulary
 from .table import Case, Family
 
-__all__ = ["WAYS", "Answer", "Parsers", "Vocabulary", "is_right"]
+__all__ = ["WAYS", "Answer", "Parsers", "Vocabulary", "is_right", "ways_of"]
 
 WAYS: dict[str, int | None] = {"whole": None, "by 1": 1, "by 3": 3, "at once": 1 << 20}
 """How an answer comes: how many tokens at a time, or None where it is not streamed."""
 KNOWN = 32_000
 """How many of the real vocabulary's tokens are taken: those that are met most. What is beyond comes in bytes."""
+
+
+def ways_of(case: Case) -> dict[str, int | None]:
+    """The ways in which a case is tried."""
+    return WAYS if case.streamed else {"whole": None}
 
 
 @dataclass(slots=True)
@@ -88,11 +93,11 @@ class Vocabulary:
         from vllm.tokenizers.hf import get_cached_tokenizer
 
         self._raw = Tokenizer.from_str(_beginning())
-        special = [*family.special_tokens, "<|im_start|>", "<|im_end|>"]
+        special = list(dict.fromkeys([*family.special_tokens, "<|im_start|>", "<|im_end|>", family.end]))
         self._raw.add_tokens([AddedToken(token, normalized=False) for token in family.tokens if token not in special])
         self._raw.add_special_tokens([AddedToken(token, normalized=False) for token in special])
         made: Any = PreTrainedTokenizerFast(
-            tokenizer_object=self._raw, eos_token="<|im_end|>", additional_special_tokens=[*family.special_tokens]
+            tokenizer_object=self._raw, eos_token=family.end, additional_special_tokens=[*family.special_tokens]
         )
         self.tokenizer = get_cached_tokenizer(made)
 

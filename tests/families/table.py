@@ -8,6 +8,8 @@ A file is one family's, which one reads and adds to:
     reasoning_parsers = ["qwen3"]
     tokens = ["<tool_call>", ...]      # that the family's vocabulary has; `special_tokens`: that are left out of texts
     prompt = "<|im_start|>assistant\n" # what prompts end with
+    end = "<|im_end|>"                 # the token that ends a message
+    model = { architectures = ["Cohere2ForCausalLM"], model_type = "cohere2" }  # what its config.json has, where that counts
     tools = '''[{"name": ..., "parameters": ...}]'''  # in place of TOOLS
 
     [[case]]
@@ -20,7 +22,9 @@ A file is one family's, which one reads and adds to:
     cut = true                         # the answer ended before the model ended it
     prompt = "..."                     # in place of the family's
     template_arguments = { enable_thinking = false }
-    neither = ["0.26", "0.32"]         # the versions of vLLM where nobody gets it right: its servers do not, and we do not
+    streamed = false                   # nobody can tell before the answer has ended: a stream is not tried
+    neither = ["0.26", "0.32"]         # the versions of vLLM where nobody gets it right: its server does not, nor do we
+    whole = ["0.26", "0.32"]           # those where vLLM's server gets streams right alone, and so do we
 """
 
 from __future__ import annotations
@@ -77,7 +81,9 @@ class Case:
     cut: bool = False
     prompt: str | None = None
     template_arguments: dict[str, Any] = field(default_factory=dict[str, Any])
+    streamed: bool = True
     neither: tuple[str, ...] = ()
+    whole: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +97,8 @@ class Family:
     tokens: tuple[str, ...] = ()
     special_tokens: tuple[str, ...] = ()
     prompt: str = ""
+    end: str = "<|im_end|>"
+    model: dict[str, Any] = field(default_factory=dict[str, Any])
     tools: tuple[dict[str, Any], ...] = ()
 
 
@@ -110,10 +118,10 @@ def family(name: str) -> Family:
 def _case(path: Path, given: dict[str, Any]) -> Case:
     try:
         calls = tuple(_call(call) for call in given.pop("calls", ()))
-        neither = tuple(given.pop("neither", ()))
-        if not set(neither) <= set(ENDS):
-            raise ValueError(f"neither: expected some of {ENDS}")
-        return Case(calls=calls, neither=neither, **given)
+        neither, whole = (tuple(given.pop(key, ())) for key in ("neither", "whole"))
+        if not {*neither, *whole} <= set(ENDS):
+            raise ValueError(f"neither, whole: expected some of {ENDS}")
+        return Case(calls=calls, neither=neither, whole=whole, **given)
     except (TypeError, ValueError) as error:
         raise ValueError(f"{path.name}, {given.get('name')!r}: {error}") from error
 

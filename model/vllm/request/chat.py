@@ -15,7 +15,7 @@ from ...events import Token
 from ...generation import Conversation, Sampling
 from ...media.images import Image
 from ...options import Settings
-from ...text.call_reader import FORMS
+from ...text.call_reader import AS_STREAMS, CallForm, form_of
 from ...text.chat_template import chat_template
 from ...text.forced_calls import ForcedCalls
 from ...text.marked_reasoning import MARKED
@@ -61,7 +61,9 @@ class ChatRenderer:
         self._plain = self._form(messages=[{"role": "user", "content": ""}])
         self._roles = TemplateRoles(self._trial)
         # Fails at start, not at the first request that needs a parser. Some need a model's own tokens.
-        self._try("tool_call_parser", settings.tool_call_parser, None)
+        tried = getattr(self._try("tool_call_parser", settings.tool_call_parser, None), "tool_parser", None)
+        self._by_engine = getattr(tried, "engine_based_streaming", False)
+        """Whether vLLM reads both streams and whole answers by one machine."""
         reasoner = getattr(self._try("reasoning_parser", None, settings.reasoning_parser), "reasoning_parser", None)
         vocabulary = core.get_tokenizer().get_vocab() if reasoner is not None else {}
         start = vocabulary.get(getattr(reasoner, "reasoning_start_str", None) or "")
@@ -195,10 +197,16 @@ class ChatRenderer:
             self._reasoning(prompt_ids),
             forced=forced,
             marks=MARKED.get(reasoner or ""),
-            form=FORMS.get(tool_parser or ""),
+            form=None if conversation.tool_choice == "none" else self._held(tool_parser),
+            as_stream=tool_parser in AS_STREAMS,
             one_call=not conversation.parallel_tool_calls,
             show_reasoning=conversation.include_reasoning,
         )
+
+    def _held(self, tool_parser: str | None) -> CallForm | None:
+        """How calls are held back; None where vLLM's parser reads the calls of streams."""
+        form = form_of(tool_parser, self._settings.reasoning_parser)
+        return None if form is None or (self._by_engine and not form.by_engine) else form
 
     def _is_blank(self, token_id: int) -> bool:
         """Whether a token is nothing but white space."""
@@ -246,7 +254,10 @@ class ChatRenderer:
     def _tool_parser(self, conversation: Conversation) -> str | None:
         """The name of the tool parser that a conversation needs; raises ParameterError where there is none."""
         choice = conversation.tool_choice
-        if conversation.tools and choice != "none":
+        if conversation.tools:
+            if choice == "none":
+                # As vLLM does: some models mark texts, too, in a way that their tool parser alone knows.
+                return self._settings.tool_call_parser
             if _forced(conversation):
                 return self._settings.tool_call_parser or FORCED
             if self._settings.tool_call_parser:
