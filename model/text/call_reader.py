@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from .text_marks import find_mark, may_begin
 
-__all__ = ["AS_STREAMS", "FORMS", "CallForm", "CallReader", "form_of"]
+__all__ = ["FORMS", "CallForm", "CallReader", "form_of"]
 
 MAX_TRIES = 8
 """How often a call is read again where what should end it stands within it, and how many marks of an answer may begin
@@ -31,8 +31,8 @@ class CallForm:
     """Whether an answer has calls only where it begins with them."""
     ends_itself: bool = False
     """Whether calls whose end is missing are whole, where the model ended the answer."""
-    as_stream: bool = False
-    """Whether vLLM's parser of streams is asked before that of whole answers."""
+    stream: Literal["", "first", "then"] = ""
+    """Whether vLLM's parser of streams is asked before that of whole answers, or where that reads no call."""
     closing: tuple[str, ...] = ()
     """What calls end with that the parser of streams may read: it makes a call of what has no end, too."""
     by_engine: bool = True
@@ -41,39 +41,37 @@ class CallForm:
 
 TAGGED = CallForm(("<tool_call>",), "</tool_call>")
 LISTED = CallForm(("<tool_calls>",), "</tool_calls>", ends_itself=True)
-PYTHONIC = CallForm(("[",), first=True, closing=("]",))
+PYTHONIC = CallForm(("[",), first=True, stream="then", closing=("]",))
 JSON = CallForm(('{"', '{ "', '{\n', "<|python_tag|>"))
 
 FORMS: Mapping[str, CallForm] = {
-    "apertus": CallForm(("<|tools_prefix|>",), as_stream=True),
+    "apertus": CallForm(("<|tools_prefix|>",), stream="first"),
     "deepseek_v3": CallForm(("<｜tool▁calls▁begin｜>",), "<｜tool▁calls▁end｜>"),
     "dots": CallForm(("<dots_function_call>",), "</dots_function_call>"),
     "functiongemma": CallForm(("<start_function_call>",)),
     "gigachat3": CallForm(("<|message_sep|>", "function call<|role_sep|>", "<|function_call|>")),
     "granite": CallForm(("<|tool_call|>", "<tool_call>", "["), first=True, by_engine=False),
-    "granite-20b-fc": CallForm(("<function_call>",)),
+    "granite-20b-fc": CallForm(("<function_call>",), stream="then"),
     "granite4": TAGGED,
     "hermes": TAGGED,
     "hunyuan_a13b": LISTED,
-    "hy_v4": CallForm(("<tool_calls:",)),
+    "hy_v4": CallForm(("<tool_calls:",), stream="then"),
     "internlm": CallForm(("<|action_start|>",), "<|action_end|>"),
     "jamba": LISTED,
     "lfm2": CallForm(("<|tool_call_start|>",), "<|tool_call_end|>"),
     "llama3_json": JSON,
     "llama4_json": JSON,
-    "llama4_pythonic": CallForm(("<|python_start|>", "["), first=True, closing=("]", "<|python_end|>")),
+    "llama4_pythonic": CallForm(("<|python_start|>", "["), first=True, stream="then", closing=("]", "<|python_end|>")),
     "longcat": CallForm(("<longcat_tool_call>",), "</longcat_tool_call>"),
     "minicpm5": CallForm(("<function",), "</function>"),
-    "olmo3": CallForm(("<function_calls>",), "</function_calls>"),
+    "olmo3": CallForm(("<function_calls>",), "</function_calls>", stream="then"),
     "plamo3": CallForm(("<|plamo:begin_tool_requests:plamo|>",), "<|plamo:end_tool_requests:plamo|>"),
-    "poolside_v1": CallForm(("<tool_call>",), "</tool_call>"),
+    "poolside_v1": CallForm(("<tool_call>",), "</tool_call>", stream="then"),
     "pythonic": PYTHONIC,
     "qwen3_json": TAGGED,
     "xlam": CallForm(('[{"', '[ {"', "[\n", "```json", "```\n[", "<tool_call>", "[TOOL_CALLS]")),
 }
 """By vLLM's name of a tool parser."""
-AS_STREAMS = frozenset({"muse_glimmer"})
-"""Tool parsers whose streams are read right where whole answers are not."""
 BESIDE: Mapping[tuple[str, str], CallForm] = {
     ("minimax_m2", "minimax_m2_append_think"): CallForm(("<minimax:tool_call>",), "</minimax:tool_call>"),
 }

@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import logging
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol
@@ -89,14 +89,12 @@ class Splitter:
         forced: ForcedCalls | None = None,
         marks: Marks | None = None,
         form: CallForm | None = None,
-        as_stream: bool = False,
         one_call: bool,
         show_reasoning: bool,
     ) -> None:
         """With `forced`, what the parsers leave as text is the JSON of a forced call.
 
-        marks: of reasoning that is read here. form: of calls that are held back until each is whole. as_stream: whether
-        whole answers are read as streams are, which the family's parser does better.
+        marks: of reasoning that is read here. form: of calls that are held back until each is whole.
         """
         self._make = make
         self._request = request
@@ -107,7 +105,6 @@ class Splitter:
         self._reader = CallReader(form, self._read_calls) if form and forced is None else None
         self._calls = forced is None and self._reader is None
         """Whether the parser looks for calls."""
-        self._as_stream = as_stream
         self._one_call = one_call
         self._show_reasoning = show_reasoning
         self._parser: Any = None
@@ -173,7 +170,7 @@ class Splitter:
         text = text.lstrip() if begins else text
         tool_parser = getattr(self._parser, "tool_parser", None)
         by_engine = getattr(tool_parser, "engine_based_streaming", False) and self._marked is None
-        if by_engine or self._as_stream:
+        if by_engine:
             # It is one machine for both, and leaves out of a whole answer what comes after a call.
             self._texts.append(text)
             self._parse(part, text, ids, last=True)
@@ -271,11 +268,11 @@ class Splitter:
 
     def _read_calls(self, text: str) -> tuple[str, Sequence[Any]]:
         """What of a text with calls is text, and the calls; none where one has no name."""
-        ways = [self._as_whole, partial(self._as_a_stream, len(text))]
-        if self._form is not None and self._form.as_stream:
-            ways.reverse()
-        if len(text) <= MOST_BY_CHARACTERS:
-            ways.append(partial(self._as_a_stream, 1))
+        ways: list[Callable[[Any, str], tuple[str, Sequence[Any]]]] = [self._as_whole]
+        if self._form is not None and self._form.stream:
+            ways.insert(self._form.stream == "then", partial(self._as_a_stream, len(text)))
+            if len(text) <= MOST_BY_CHARACTERS:
+                ways.append(partial(self._as_a_stream, 1))
         for way in ways:
             try:
                 content, calls = way(self._new(reasoning=False, calls=True), text)

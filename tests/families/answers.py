@@ -42,10 +42,10 @@ class Answer:
 
 
 def is_right(answer: Answer, case: Case) -> bool:
-    """White space around a text says nothing. Of a call that was cut off, its beginning is right, and so is none, or
+    """White space around a text says nothing, nor any in reasoning. Of a call that was cut off, its beginning is right, and so is none, or
     what the model wrote as text: nothing is made up.
     """
-    if answer.error or answer.reasoning.strip() != (case.reasoning or "").strip():
+    if answer.error or answer.reasoning.split() != (case.reasoning or "").split():
         return False
     if not case.cut:
         return answer.content.strip() == case.content.strip() and _decoded(answer.calls) == [*map(list, case.calls)]

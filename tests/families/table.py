@@ -25,6 +25,7 @@ A file is one family's, which one reads and adds to:
     streamed = false                   # nobody can tell before the answer has ended: a stream is not tried
     neither = ["0.26", "0.32"]         # the versions of vLLM where nobody gets it right: its server does not, nor do we
     whole = ["0.26", "0.32"]           # those where vLLM's server gets streams right alone, and so do we
+    wrong = ["0.32"]                   # those where vLLM's server gets it right in a way, and we do not: to be mended
 """
 
 from __future__ import annotations
@@ -35,13 +36,15 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-__all__ = ["ENDS", "NAMES", "Call", "Case", "Family", "family"]
+__all__ = ["ENDS", "NAMES", "VERDICTS", "Call", "Case", "Family", "family"]
 
 FOLDER = Path(__file__).parent
 NAMES = [path.stem for path in sorted(FOLDER.glob("*.toml"))]
 """The families."""
 ENDS = ("0.26", "0.32")
 """Both ends of the range of versions."""
+VERDICTS = ("neither", "whole", "wrong")
+"""What a case says of versions where we do not get it right."""
 
 Call = tuple[str, Any]
 """A name, and arguments decoded."""
@@ -84,6 +87,7 @@ class Case:
     streamed: bool = True
     neither: tuple[str, ...] = ()
     whole: tuple[str, ...] = ()
+    wrong: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,10 +122,10 @@ def family(name: str) -> Family:
 def _case(path: Path, given: dict[str, Any]) -> Case:
     try:
         calls = tuple(_call(call) for call in given.pop("calls", ()))
-        neither, whole = (tuple(given.pop(key, ())) for key in ("neither", "whole"))
-        if not {*neither, *whole} <= set(ENDS):
-            raise ValueError(f"neither, whole: expected some of {ENDS}")
-        return Case(calls=calls, neither=neither, whole=whole, **given)
+        versions = {key: tuple(given.pop(key, ())) for key in VERDICTS}
+        if not set().union(*versions.values()) <= set(ENDS):
+            raise ValueError(f"{', '.join(VERDICTS)}: expected some of {ENDS}")
+        return Case(calls=calls, **versions, **given)
     except (TypeError, ValueError) as error:
         raise ValueError(f"{path.name}, {given.get('name')!r}: {error}") from error
 

@@ -15,7 +15,7 @@ from ...events import Token
 from ...generation import Conversation, Sampling
 from ...media.images import Image
 from ...options import Settings
-from ...text.call_reader import AS_STREAMS, CallForm, form_of
+from ...text.call_reader import CallForm, form_of
 from ...text.chat_template import chat_template
 from ...text.forced_calls import ForcedCalls
 from ...text.marked_reasoning import MARKED
@@ -198,7 +198,6 @@ class ChatRenderer:
             forced=forced,
             marks=MARKED.get(reasoner or ""),
             form=None if conversation.tool_choice == "none" else self._held(tool_parser),
-            as_stream=tool_parser in AS_STREAMS,
             one_call=not conversation.parallel_tool_calls,
             show_reasoning=conversation.include_reasoning,
         )
