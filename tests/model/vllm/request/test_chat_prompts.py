@@ -213,6 +213,11 @@ MORE: dict[str, dict[str, Any]] = {
     "the client's own goes first": {"reasoning_effort": "none", "chat_template_kwargs": {"enable_thinking": True}},
 }
 """The same, for one conversation."""
+NAMES_OF_THINKING = {
+    f"effort {effort}": {"chat_template_kwargs": {"thinking": effort != "none"}}
+    for effort in ("none", "low", "medium", "high")
+}
+"""What vLLM's server is told beside: of an effort it makes `enable_thinking` alone, which some templates do not know."""
 ASKS: Messages = [SYSTEM, ASKED, said("Hm.", reasoning="Hm.", tool_calls=[WEATHER]), SUNNY]
 
 
@@ -241,7 +246,10 @@ def test_a_history_is_written_as_by_vllms_server(prompts: Prompts, fields: str) 
 
 
 def test_tools_and_variables_are_those_of_vllms_server(prompts: Prompts) -> None:
-    assert others(prompts, {name: (body(ASKS, **more),) * 2 for name, more in MORE.items()}) == {}
+    bodies = {
+        name: (body(ASKS, **more), body(ASKS, **more, **NAMES_OF_THINKING.get(name, {}))) for name, more in MORE.items()
+    }
+    assert others(prompts, bodies) == {}
 
 
 def test_a_developer_is_not_lost(prompts: Prompts) -> None:
