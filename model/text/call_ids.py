@@ -1,9 +1,9 @@
 """Ids of calls that we make ourselves: a client gives them back with the results, and some templates show them.
 
-    random      chatcmpl-tool-0f...    as vLLM's server makes them
-    mistral     nine letters and digits: mistral-common takes no others
-    kimi_k2     functions.NAME:INDEX, counted from the conversation's first call on: what the model itself writes, and
-                what it is to see of its earlier calls
+random      chatcmpl-tool-0f...    as vLLM's server makes them
+mistral     nine letters and digits: mistral-common takes no others
+kimi_k2     functions.NAME:INDEX, counted from the conversation's first call on: what the model itself writes, and
+            what it is to see of its earlier calls
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ class TemplateRoles:
     """What one template makes of roles; several threads may use it."""
 
     def __init__(self, *renders: Callable[[Trial], str]) -> None:
-        """`renders` give prompts of messages in OpenAI's form, and may raise anything: what is shown is shown in each."""
+        """`renders` give prompts of messages in OpenAI's form, and may raise anything: what is shown is in each."""
         self._renders = renders
         self._found: OrderedDict[str, bool] = OrderedDict()
         """What trials have found, by their names; the role that was asked for longest ago goes first."""

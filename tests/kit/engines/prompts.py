@@ -1,6 +1,6 @@
 """The prompt of a chat's body by our renderer, and by vLLM's own serving layer, of one model: as text and as tokens.
 
-    body --parse, ChatRenderer--> Prompts.ours        body --ChatCompletionRequest, OnlineRenderer--> Prompts.vllms
+body --parse, ChatRenderer--> Prompts.ours        body --ChatCompletionRequest, OnlineRenderer--> Prompts.vllms
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Prompts:
     """Of the model in a folder."""
 
     def __init__(self, folder: Path, model: Body, **options: Any) -> None:
-        """`model`: arguments of vLLM's EngineArgs; `options`: fields of Settings, by names that vLLM's server has too."""
+        """`model`: arguments of vLLM's EngineArgs; `options`: fields of Settings, as vLLM's server calls them too."""
         from vllm import EngineArgs
 
         made: Any = EngineArgs(model=str(folder), enforce_eager=True, load_format="dummy", **model)

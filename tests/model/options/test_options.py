@@ -178,7 +178,7 @@ WRONG = [
     ("normalize", "yes", "option.normalize: expected true or false, got 'yes'"),
     ("pooler_config", "MEAN", "option.pooler_config: expected a JSON object"),
     ("tgi_compat", "1", "option.tgi_compat: expected true or false, got '1'"),
-    ("default_chat_template_kwargs", "[]", "option.default_chat_template_kwargs: expected a JSON object with variables"),
+    ("default_chat_template_kwargs", "[]", "option.default_chat_template_kwargs: expected a JSON object with var"),
     ("default_chat_template_kwargs", '{"a": 1', "option.default_chat_template_kwargs: expected a JSON object with var"),
     ("default_chat_template_kwargs", '{"chat_template": "x"}', "(the template itself is option.chat_template)"),
     ("default_chat_template_kwargs", '{"a": 1, "padding": true, "tokenize": 1}', "(padding, tokenize is none)"),

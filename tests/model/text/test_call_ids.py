@@ -19,7 +19,8 @@ def test_ids_by_family() -> None:
 
 def test_kimis_count_the_calls_of_the_conversation() -> None:
     ids = call_ids(KIMI, 3)
-    assert [ids(name) for name in ("look", "find", "look")] == ["functions.look:3", "functions.find:4", "functions.look:5"]
+    made = [ids(name) for name in ("look", "find", "look")]
+    assert made == ["functions.look:3", "functions.find:4", "functions.look:5"]
     assert call_ids(KIMI)("look") == "functions.look:0"
 
 

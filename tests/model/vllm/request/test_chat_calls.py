@@ -250,9 +250,7 @@ HISTORY = [
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize("before", [0, 2])
 @pytest.mark.parametrize("kind", ["required", "named"])
-def test_kimis_ids_count_the_calls_of_the_conversation(
-    kimi: SaidEngine, kind: str, before: int, stream: bool
-) -> None:
+def test_kimis_ids_count_the_calls_of_the_conversation(kimi: SaidEngine, kind: str, before: int, stream: bool) -> None:
     """As vLLM makes them, in its parser of whole answers too; the model has seen no others."""
     from vllm.parser.abstract_parser import make_tool_call_id
 

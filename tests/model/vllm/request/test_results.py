@@ -117,7 +117,12 @@ def vllms(backend: Any, template: str | None, messages: list[Any]) -> list[int]:
 
 
 STAYS = [ASKED, LOOKED, {"role": "tool", "tool_call_id": "a", "content": PARTS}]
-FOLLOWS = [ASKED, LOOKED, {"role": "tool", "tool_call_id": "a", "content": "Seen:"}, {"role": "user", "content": PARTS[1:]}]
+FOLLOWS = [
+    ASKED,
+    LOOKED,
+    {"role": "tool", "tool_call_id": "a", "content": "Seen:"},
+    {"role": "user", "content": PARTS[1:]},
+]
 
 
 @pytest.mark.engine
