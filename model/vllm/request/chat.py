@@ -179,14 +179,14 @@ class ChatRenderer:
             raise UnsupportedError(f"{message}, got {truncate}", TRUNCATE)
         return prompt
 
-    def _variables(self, given: dict[str, Any]) -> dict[str, Any]:
+    def _variables(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """Those of the template: what a request says of them goes before the options' defaults, as in vLLM's server."""
         defaults = self._settings.default_chat_template_kwargs
-        return part("vllm.renderers.params:merge_kwargs")(defaults, given) if defaults else given
+        return part("vllm.renderers.params:merge_kwargs")(defaults, given) if defaults else {**given}
 
     def _roles_of(self, template: str | None) -> TemplateRoles:
         """Those of a request's template or of the model's. Some templates drop what was said before a model thought."""
-        return TemplateRoles(*(partial(self._trial, template=template, **how) for how in ({}, THINKING)))
+        return TemplateRoles(*(partial(self._trial, template=template, variables=how) for how in (None, THINKING)))
 
     def _images_in_results(self, conversation: Conversation) -> bool:
         """Whether those of a conversation stay there."""
@@ -205,11 +205,11 @@ class ChatRenderer:
         messages: list[dict[str, Any]],
         images: Sequence[Image] = (),
         template: str | None = None,
-        **variables: Any,
+        variables: Mapping[str, Any] | None = None,
     ) -> str:
         """The prompt of messages, as text, by a request's `template` or by the model's; raises what templates raise."""
         form = self._form(
-            messages=messages, chat_template=template, chat_template_kwargs=self._variables(variables) or None
+            messages=messages, chat_template=template, chat_template_kwargs=self._variables(variables or {}) or None
         )
         prompt = self.render(form, images, shortened=lambda text: text[:TRIED], whole=True)
         text: str = self._core.get_tokenizer().decode(prompt["prompt_token_ids"])

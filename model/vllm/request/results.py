@@ -28,7 +28,7 @@ RESULT = {
     "tool_call_id": "functions.look:0",
     "content": [{"type": "text", "text": MARK}, {"type": "image_url", "image_url": {"url": "0"}}],
 }
-TRIAL = [USER, CALLED, RESULT]
+TRIAL: list[dict[str, Any]] = [USER, CALLED, RESULT]
 
 
 def holds_images(messages: Sequence[Message | dict[str, Any]]) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 from lmi.model.text.call_ids import KIMI, MISTRAL, call_ids, calls_in
 
@@ -26,7 +27,7 @@ def test_kimis_count_the_calls_of_the_conversation() -> None:
 
 def test_calls_in_a_conversation() -> None:
     calls = tuple(Call(one, "f", "{}") for one in "ab")
-    form = {"role": "assistant", "content": None, "tool_calls": [{}]}
-    bare = {"role": "assistant", "content": "a", "tool_calls": None}
-    given = [Message("user", "Hi"), Message("assistant", calls=calls), Message("tool", "A", call_id="a"), form, bare]
+    form: dict[str, Any] = {"role": "assistant", "content": None, "tool_calls": [{}]}
+    bare: dict[str, Any] = {"role": "assistant", "content": "a", "tool_calls": None}
+    given: list[Any] = [Message("user", "Hi"), Message("assistant", calls=calls), Message("tool", "A", call_id="a"), form, bare]
     assert calls_in(given) == 3
