@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import logging
-import uuid
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -20,12 +19,13 @@ from typing import Any, Protocol
 from msgspec.structs import replace
 
 from ..events import CallDelta, Delta, Token
+from .call_ids import new_id
 from .call_reader import CallForm, CallReader
 from .forced_calls import ForcedCalls
 from .marked_reasoning import MarkedReasoning, Marks
 from .reasoning import Reasoning
 
-__all__ = ["MakeParser", "Part", "Splitter", "mistrals_id", "new_id", "split", "split_whole"]
+__all__ = ["MakeParser", "Part", "Splitter", "split", "split_whole"]
 
 log = logging.getLogger(__name__)
 
@@ -430,16 +430,6 @@ def _rest(whole: str, told: str) -> str:
         told = told.strip()
     at = whole.find(told)
     return whole[at + len(told) :] if at >= 0 else ""
-
-
-def new_id() -> str:
-    """An id for a call, as vLLM makes them."""
-    return f"chatcmpl-tool-{uuid.uuid4().hex}"
-
-
-def mistrals_id() -> str:
-    """An id of a call: mistral-common takes those of nine letters and digits alone."""
-    return uuid.uuid4().hex[:9]
 
 
 def split(splitter: Splitter | None, delta: Delta, *, shown: bool) -> Delta:

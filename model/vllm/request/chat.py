@@ -6,7 +6,7 @@ Conversation --request--> vLLM's ChatCompletionRequest --render--> prompt;  --sp
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -15,11 +15,12 @@ from ...events import Token
 from ...generation import Conversation, Sampling
 from ...media.images import Image
 from ...options import Settings
+from ...text.call_ids import MISTRAL, call_ids, calls_in
 from ...text.call_reader import CallForm, form_of
 from ...text.chat_template import chat_template
 from ...text.forced_calls import ForcedCalls
 from ...text.marked_reasoning import MARKED
-from ...text.parsers import Splitter, mistrals_id, new_id
+from ...text.parsers import Splitter
 from ...text.reasoning import Reasoning
 from ...text.template_messages import template_messages
 from ..core import Core
@@ -27,6 +28,7 @@ from ..library.internals import keep_linear, tokenize_params
 from ..library.parts import part
 from .images import ImageDecoder, processor_faults, with_pictures
 from .prompt import path_of
+from .results import holds_images, shows_images
 from .roles import TemplateRoles
 
 __all__ = ["TEMPLATE", "ChatRenderer"]
@@ -41,6 +43,9 @@ TOOL_CHOICE, TEMPLATE = "prompt.tool_choice", "prompt.chat_template"
 
 WHOLE = Sampling()
 """Nothing is cut."""
+THINKING = {"enable_thinking": True, "thinking": True}
+"""Variables by which a template is told that the model thinks, by the names that templates have."""
+ID_TYPE = "vllm.parser.abstract_parser:get_tool_call_id_type"
 TRIED = 1 << 16
 """Characters of a trial's prompt that are looked at: a template may write any number."""
 TRIAL = {"type": "function", "function": {"name": "a", "parameters": {"type": "object", "properties": {}}}}
@@ -59,7 +64,11 @@ class ChatRenderer:
         self._form = part("vllm.entrypoints.openai.chat_completion.protocol:ChatCompletionRequest")
         self._by_mistral: bool = part("vllm.utils.mistral:is_mistral_tokenizer")(core.get_tokenizer())
         self._plain = self._form(messages=[{"role": "user", "content": ""}])
-        self._roles = TemplateRoles(self._trial)
+        self._roles = self._roles_of(None)
+        self._shows_images: bool | None = None
+        """Whether the template shows images in results; None: it has not been tried."""
+        self._ids: str = MISTRAL if self._by_mistral else part(ID_TYPE)(core.model_config)
+        """Which ids calls have."""
         # Fails at start, not at the first request that needs a parser. Some need a model's own tokens.
         tried = getattr(self._try("tool_call_parser", settings.tool_call_parser, None), "tool_parser", None)
         self._by_engine = getattr(tried, "engine_based_streaming", False)
@@ -79,17 +88,19 @@ class ChatRenderer:
         """vLLM's own form of the request, as its parsers want it; raises ParameterError."""
         from pydantic import ValidationError
 
-        roles = self._roles
-        if (template := conversation.chat_template) is not None:
-            if self._by_mistral:
-                raise UnsupportedError(f"{TEMPLATE}: not supported with this model, whose prompts need none", TEMPLATE)
-            roles = TemplateRoles(lambda messages: self._trial(messages, template))
+        template = conversation.chat_template
+        if template is not None and self._by_mistral:
+            raise UnsupportedError(f"{TEMPLATE}: not supported with this model, whose prompts need none", TEMPLATE)
+        roles = self._roles if template is None else self._roles_of(template)
+        messages = template_messages(
+            roles.fitted(conversation.messages), urls=False, images_in_results=self._images_in_results(conversation)
+        )
         fields: dict[str, Any] = {
-            "messages": (messages := template_messages(roles.fitted(conversation.messages), urls=False)),
+            "messages": messages,
             "add_generation_prompt": conversation.add_generation_prompt,
             "continue_final_message": conversation.continue_final_message,
             "add_special_tokens": conversation.add_special_tokens,
-            "chat_template_kwargs": conversation.template_arguments or None,
+            "chat_template_kwargs": self._variables(conversation.template_arguments) or None,
             "chat_template": conversation.chat_template,
             "parallel_tool_calls": conversation.parallel_tool_calls,
         }
@@ -142,7 +153,8 @@ class ChatRenderer:
         """
         pictures = self.images.decode(images)
         chat = request.build_chat_params(self._template, self._settings.chat_template_content_format)
-        if request.tools and request.tool_choice != "none":
+        hidden = self._settings.exclude_tools_when_tool_choice_none and request.tool_choice == "none"
+        if request.tools and not hidden:
             tools = [tool.model_dump() for tool in request.tools if not getattr(tool, "defer_loading", None)]
             chat = chat.with_defaults({"tools": tools})
         # As vLLM's server: first the text, which can be judged before it is tokenized. mistral-common gives none.
@@ -169,9 +181,39 @@ class ChatRenderer:
             raise UnsupportedError(f"{message}, got {truncate}", TRUNCATE)
         return prompt
 
-    def _trial(self, messages: list[dict[str, Any]], template: str | None = None) -> str:
+    def _variables(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Those of the template: what a request says of them goes before the options' defaults, as in vLLM's server."""
+        defaults = self._settings.default_chat_template_kwargs
+        return part("vllm.renderers.params:merge_kwargs")(defaults, given) if defaults else {**given}
+
+    def _roles_of(self, template: str | None) -> TemplateRoles:
+        """Those of a request's template or of the model's. Some templates drop what was said before a model thought."""
+        return TemplateRoles(*(partial(self._trial, template=template, variables=how) for how in (None, THINKING)))
+
+    def _images_in_results(self, conversation: Conversation) -> bool:
+        """Whether those of a conversation stay there."""
+        if not (self.images.limit and holds_images(conversation.messages)):
+            return False
+        template = conversation.chat_template
+        if template is None and self._shows_images is not None:
+            return self._shows_images
+        shown = shows_images(lambda messages, picture: self._trial(messages, [Image(picture, "trial")], template))
+        if template is None:
+            self._shows_images = shown
+        return shown
+
+    def _trial(
+        self,
+        messages: list[dict[str, Any]],
+        images: Sequence[Image] = (),
+        template: str | None = None,
+        variables: Mapping[str, Any] | None = None,
+    ) -> str:
         """The prompt of messages, as text, by a request's `template` or by the model's; raises what templates raise."""
-        prompt = self.render(self._form(messages=messages, chat_template=template), shortened=lambda text: text[:TRIED])
+        form = self._form(
+            messages=messages, chat_template=template, chat_template_kwargs=self._variables(variables or {}) or None
+        )
+        prompt = self.render(form, images, shortened=lambda text: text[:TRIED], whole=True)
         text: str = self._core.get_tokenizer().decode(prompt["prompt_token_ids"])
         return text
 
@@ -181,7 +223,7 @@ class ChatRenderer:
         forced = None
         if guide is not None and guide.json is not None:
             # Only for a forced call; what it is, guided decoding says, and not the family of the model.
-            forced = ForcedCalls(conversation.function, mistrals_id if self._by_mistral else new_id)
+            forced = ForcedCalls(conversation.function, call_ids(self._ids, calls_in(conversation.messages)))
         tool_parser = self._tool_parser(conversation) if forced is None else None
         reasoner = self._settings.reasoning_parser
         if tool_parser is None and reasoner is None and forced is None:
@@ -223,7 +265,7 @@ class ChatRenderer:
     def _try(self, option: str, tool_parser: str | None, reasoning_parser: str | None) -> Any:
         """A parser by itself; raises OptionError where vLLM does not have it, or it is not for this model."""
         try:
-            return self._new(tool_parser, reasoning_parser, None, {})
+            return self._new(tool_parser, reasoning_parser, None, self._settings.default_chat_template_kwargs)
         except OptionError:
             raise
         except Exception as error:
@@ -241,12 +283,15 @@ class ChatRenderer:
             message = f"option.tool_call_parser: {tool_parser!r} is not supported: {error}"
             raise OptionError(message, "tool_call_parser") from error
 
-    def _new(self, tool_parser: str | None, reasoning_parser: str | None, tools: Any, arguments: dict[str, Any]) -> Any:
+    def _new(
+        self, tool_parser: str | None, reasoning_parser: str | None, tools: Any, arguments: Mapping[str, Any]
+    ) -> Any:
         parser = _parser(tool_parser, reasoning_parser, self._settings)
         if parser is None:
             return None
         config = self._core.model_config
-        made = parser(self._core.get_tokenizer(), tools, chat_template_kwargs=arguments, model_config=config)
+        # Some parsers write into the variables, which the template is yet to get.
+        made = parser(self._core.get_tokenizer(), tools, chat_template_kwargs={**arguments}, model_config=config)
         keep_linear(made)
         return made
 
