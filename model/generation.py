@@ -71,6 +71,11 @@ class Conversation(FormerConversation, msgspec.Struct, frozen=True, kw_only=True
     """Whether the tokenizer adds its special tokens to what the template made."""
     include_reasoning: bool = True
 
+    @property
+    def forced(self) -> bool:
+        """Whether a tool must be called."""
+        return bool(self.tools) and (self.function is not None or self.tool_choice == "required")
+
 
 Prompt = str | tuple[int, ...] | Conversation
 """Text, which the tokenizer turns into tokens; token ids, taken as they are; or messages."""

@@ -29,7 +29,7 @@ from .core_outputs import prompt_of
 from .library.internals import rejected_transfer
 from .request.beams import BeamLimits
 from .request.chat import ChatRenderer
-from .request.guide_faults import fault
+from .guides.faults import fault
 from .request.requests import Prepared, Requests
 from .request.sampling import LIMITS
 from .sequence import GuidedSequence, OutputSequence, SequenceGroup

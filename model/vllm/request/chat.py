@@ -20,6 +20,8 @@ from ...text.forced_calls import ForcedCalls
 from ...text.parsers import Reasoning, Splitter, mistrals_id, new_id
 from ...text.template_messages import template_messages
 from ..core import Core
+from ..guides.beginning import Beginning, beginning
+from ..guides.joined import tool_format
 from ..library.internals import keep_linear, tokenize_params
 from ..library.parts import part
 from .images import ImageDecoder, processor_faults, with_pictures
@@ -63,6 +65,8 @@ class ChatRenderer:
         vocabulary = core.get_tokenizer().get_vocab() if reasoner is not None else {}
         start = vocabulary.get(getattr(reasoner, "reasoning_start_str", None) or "")
         end = vocabulary.get(getattr(reasoner, "reasoning_end_str", None) or "")
+        self._marks = None if start is None or end is None else (start, end)
+        """Of reasoning."""
         self.reasoning_end = None if reasoner is None else -1 if end is None else end
         """The token that ends reasoning; None: there is none, -1: it is not known."""
         ends = frozenset[int]() if reasoner is None else core.end_ids()
@@ -105,7 +109,7 @@ class ChatRenderer:
         if parser is None:
             return request
         shown = request.tools
-        if conversation.tools and _forced(conversation):
+        if conversation.forced:
             request.tools = [_guiding(tool) for tool in shown]
         try:
             request = parser.adjust_request(request)
@@ -169,14 +173,16 @@ class ChatRenderer:
         text: str = self._core.get_tokenizer().decode(prompt["prompt_token_ids"])
         return text
 
-    def splitter(self, conversation: Conversation, request: Any, prompt_ids: list[int]) -> Splitter | None:
-        """A splitter for one sequence; None where the answer is text as it is."""
+    def splitter(
+        self, conversation: Conversation, request: Any, prompt_ids: list[int], *, reasons: bool = True
+    ) -> Splitter | None:
+        """A splitter for one sequence; None where the answer is text as it is. `reasons`: whether reasoning may come."""
         guide = request.structured_outputs
         forced = None
         if guide is not None and guide.json is not None:
             # Only for a forced call; what it is, guided decoding says, and not the family of the model.
             forced = ForcedCalls(conversation.function, mistrals_id if self._by_mistral else new_id)
-        thinking = self._parser_for(conversation, request, tools=forced is None)
+        thinking = self._parser_for(conversation, request, reasoning=reasons, tools=forced is None)
         if thinking is None and forced is None:
             return None
         return Splitter(
@@ -193,10 +199,26 @@ class ChatRenderer:
         """vLLM's parser of the reasoning, or None."""
         return getattr(self._new(None, self._settings.reasoning_parser, None, {}), "reasoning_parser", None)
 
-    def guided_at_once(self, prompt_ids: list[int]) -> bool:
-        """Whether guided decoding is to begin with the first token, not after reasoning that may never come."""
+    def beginning(
+        self, conversation: Conversation | None, request: Any, prompt_ids: list[int], *, waits: bool
+    ) -> Beginning:
+        """Where the guide of an answer begins; `request` is the conversation in vLLM's form, None for another prompt.
+
+        `waits`: whether the core can wait for the end of reasoning that may come.
+        """
         reasoning = self._reasoning(prompt_ids)
-        return reasoning.known and not reasoning.open
+        if conversation is None:
+            return Beginning(at_once=not reasoning.open)
+        shown, name = conversation.include_reasoning, self._settings.reasoning_parser
+        made = self._new(None, name, None, request.chat_template_kwargs or {}) if shown else None
+        parser = getattr(made, "reasoning_parser", None)
+        return beginning(name, parser, request, reasoning, self._marks if waits else None)
+
+    def tool_format(self, conversation: Conversation, request: Any) -> Any:
+        """The form of calls that may be made beside a guide (guides/joined.py); None where there is none."""
+        if not conversation.tools or conversation.forced or conversation.tool_choice == "none":
+            return None
+        return tool_format(self._parser_for(conversation, request, reasoning=False), request)
 
     def _parser_for(
         self, conversation: Conversation, request: Any, *, reasoning: bool = True, tools: bool = True
@@ -240,7 +262,7 @@ class ChatRenderer:
         """The name of the tool parser that a conversation needs; raises ParameterError where there is none."""
         choice = conversation.tool_choice
         if conversation.tools and choice != "none":
-            if _forced(conversation):
+            if conversation.forced:
                 return self._settings.tool_call_parser or FORCED
             if self._settings.tool_call_parser:
                 return self._settings.tool_call_parser
@@ -273,11 +295,6 @@ def _is_plain(conversation: Conversation, messages: Iterable[dict[str, Any]]) ->
 
 
 TEXT = {"role", "content"}
-
-
-def _forced(conversation: Conversation) -> bool:
-    """Whether a tool must be called."""
-    return conversation.function is not None or conversation.tool_choice == "required"
 
 
 def _path(steps: Sequence[int | str]) -> str:

@@ -53,7 +53,7 @@ from lmi.model.vllm.library.parts import part as vllm_part
 from lmi.model.vllm.options import engine_arguments
 from lmi.model.vllm.request.chat import ChatRenderer
 from lmi.model.vllm.request.sampling import TRANSFERS as EXTRA_OF_VLLM
-from lmi.model.vllm.request.structured import structured_outputs
+from lmi.model.vllm.guides.structured import structured_outputs
 from lmi.model.vllm.setup.plugins import registered as registered_parsers
 
 __all__ = [
