@@ -3,7 +3,7 @@
     schema, compiles --fault_place--> the innermost schema that does not compile by itself, and the keyword at fault
     schema --passed_over--> the keywords that xgrammar takes no notice of
 
-What xgrammar (0.2.8) does with each keyword, tests/model/vllm/guides/test_keywords.py finds out; the table here says in
+What xgrammar (0.2.8) does with each keyword, tests/model/vllm/guides/test_backends_keywords.py finds out; the table here says in
 which company a keyword is lost.
 """
 
@@ -69,10 +69,7 @@ def _escaped(name: str) -> str:
 
 
 def fault_place(schema: Any, compiles: Callable[[Any], bool]) -> str:
-    """The place of what does not compile: of a keyword without which its schema does, or of a schema.
-
-    It takes TRIALS compilations at most, and then says nothing: "".
-    """
+    """The place of what does not compile: of a keyword, or of a schema; "" where TRIALS compilations do not show it."""
     definitions = {name: schema[name] for name in DEFINITIONS if isinstance(schema, dict) and name in schema}
     left = TRIALS
 
@@ -81,16 +78,18 @@ def fault_place(schema: Any, compiles: Callable[[Any], bool]) -> str:
         left -= 1
         return compiles({**one, **definitions, **one})
 
-    for place, one in schemas_in(schema):
+    # The definitions come first: what is wrong with one would be with each schema.
+    for place, one in schemas_in({**definitions, **schema} if definitions else schema):
         if left <= 0:
             break
         if tried(one):
             continue
-        for keyword in one:
-            if left <= 0:
-                break
-            if keyword != "type" and tried({name: value for name, value in one.items() if name != keyword}):
-                return f"{place}/{_escaped(keyword)}"
+        # Without it all is well, or with it alone nothing is.
+        for helps in (True, False):
+            for keyword in one if left > len(one) else ():
+                rest = {name: value for name, value in one.items() if (name != keyword) is helps or name == "type"}
+                if keyword != "type" and tried(rest) is helps:
+                    return f"{place}/{_escaped(keyword)}"
         return place
     return ""
 

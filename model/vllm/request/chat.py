@@ -63,8 +63,8 @@ class ChatRenderer:
         self._try("tool_call_parser", settings.tool_call_parser, None)
         reasoner = getattr(self._try("reasoning_parser", None, settings.reasoning_parser), "reasoning_parser", None)
         vocabulary = core.get_tokenizer().get_vocab() if reasoner is not None else {}
-        start = vocabulary.get(getattr(reasoner, "reasoning_start_str", None) or "")
-        end = vocabulary.get(getattr(reasoner, "reasoning_end_str", None) or "")
+        words = [getattr(reasoner, name, None) for name in ("reasoning_start_str", "reasoning_end_str")]
+        start, end = (vocabulary.get(word) if word else None for word in words)
         self._marks = None if start is None or end is None else (start, end)
         """Of reasoning."""
         self.reasoning_end = None if reasoner is None else -1 if end is None else end
