@@ -3,8 +3,8 @@
     schema, compiles --fault_place--> the innermost schema that does not compile by itself, and the keyword at fault
     schema --passed_over--> the keywords that xgrammar takes no notice of
 
-What xgrammar (0.2.8) does with each keyword, tests/model/vllm/guides/test_backends_keywords.py finds out; the table here says in
-which company a keyword is lost.
+What xgrammar (0.2.8) does with each keyword, tests/model/vllm/guides/test_backends_keywords.py finds out; the table
+here says in which company a keyword is lost.
 """
 
 from __future__ import annotations
@@ -101,29 +101,38 @@ def passed_over(schema: Any) -> list[str]:
 
 def _lost(schema: dict[str, Any]) -> Iterator[str]:
     given = schema.get("type")
-    types = [given] if isinstance(given, str) else given if isinstance(given, list) else []
+    types = {given} if isinstance(given, str) else set(given) if isinstance(given, list) else set()
     branches = [keyword for keyword in BRANCHES if keyword in schema]
-    beside = [keyword for keyword in schema if keyword not in (*branches, *ANNOTATIONS) and keyword[:2] != "x-"]
-    properties = schema.get("properties")
-    known = properties if isinstance(properties, dict) else {}
+    beside = any(keyword not in (*branches, *ANNOTATIONS) and keyword[:2] != "x-" for keyword in schema)
     for keyword, value in schema.items():
-        if keyword in NEVER and value is not False:
+        if keyword in branches:
+            lost = beside or len(branches) > 1 or _is_unread(keyword, value)
+        else:
+            lost = keyword in NEVER and value is not False
+            lost = lost or (not branches and (_lacks(schema, keyword) or _has_no_type(keyword, types)))
+        if lost:
             yield keyword
-        elif branches and (keyword in branches and (beside or len(branches) > 1)):
-            yield keyword
-        elif keyword == "allOf" and isinstance(value, list) and len(value) > 1:
-            yield keyword
-        elif keyword == "$ref" and not (isinstance(value, str) and (value == "#" or value.startswith("#/"))):
-            yield keyword
-        elif branches:
-            continue
-        elif keyword in OF_TYPE and not set(OF_TYPE[keyword]) & set(types):
-            yield keyword
-        elif keyword in ("minLength", "maxLength") and ("pattern" in schema or "format" in schema):
-            yield keyword
-        elif keyword == "required" and isinstance(value, list) and any(name not in known for name in value):
-            yield keyword
-        elif keyword in ("minItems", "maxItems") and not {"items", "prefixItems"} & schema.keys():
-            yield keyword
-        elif keyword in ("minProperties", "maxProperties") and not known and "additionalProperties" not in schema:
-            yield keyword
+
+
+def _is_unread(keyword: str, value: Any) -> bool:
+    """Whether a branch is none that it reads."""
+    if keyword == "allOf":
+        return isinstance(value, list) and len(value) > 1
+    return keyword == "$ref" and not (value == "#" or str(value).startswith("#/"))
+
+
+def _has_no_type(keyword: str, types: set[Any]) -> bool:
+    return keyword in OF_TYPE and types.isdisjoint(OF_TYPE[keyword])
+
+
+def _lacks(schema: dict[str, Any], keyword: str) -> bool:
+    """Whether a keyword has none of those beside it that it needs to be read, or one that it must not have."""
+    properties, value = schema.get("properties"), schema[keyword]
+    known = properties if isinstance(properties, dict) else {}
+    if keyword in ("minLength", "maxLength"):
+        return "pattern" in schema or "format" in schema
+    if keyword == "required":
+        return isinstance(value, list) and any(name not in known for name in value)
+    if keyword in ("minItems", "maxItems"):
+        return schema.keys().isdisjoint(("items", "prefixItems"))
+    return keyword in ("minProperties", "maxProperties") and not known and "additionalProperties" not in schema

@@ -87,7 +87,7 @@ def engine_arguments(settings: Settings) -> dict[str, Any]:
 
 
 def _with_grammars(given: dict[str, str]) -> dict[str, str]:
-    """`given` with structured outputs by xgrammar where it asks for compact JSON, which vLLM does not take of `auto`."""
+    """`given` with guides by xgrammar where it asks for compact JSON, which vLLM does not take of `auto`."""
     try:
         config: Any = json.loads(given.get("structured_outputs_config", "{}"))
     except ValueError:

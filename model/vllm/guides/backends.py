@@ -1,4 +1,4 @@
-"""Which of vLLM's backends guides a request, decided and compiled before the core has it: a grammar that the core cannot
+"""Which of vLLM's backends guides a request, decided and compiled before the core has it: one that the core cannot
 compile fails there, and has ended it for everyone.
 
     a JSON schema                xgrammar, where it enforces all of it; else guidance, where that does; else xgrammar,
@@ -7,11 +7,11 @@ compile fails there, and has ended it for everyone.
     a structural tag's formats   xgrammar
     anything else                xgrammar, or guidance where that cannot
 
-A backend that `option.structured_outputs_config` names is the only one. vLLM's `auto` asks outlines where there is
-`patternProperties` (0.26.0 to 0.32.0): outlines refuses it or lets it through, guidance enforces it.
+A backend that `option.structured_outputs_config` names is the only one. vLLM's `auto` asks outlines where there
+is `patternProperties` (0.26.0 to 0.32.0): outlines refuses it or lets it through, guidance enforces it.
 
-xgrammar is bound by model/text/grammar_limits.py alone, and all guides are held to that. guidance limits itself besides:
-a grammar's size, and the work of each step (llguidance's ParserLimits), where it ends the text.
+xgrammar is bound by model/text/grammar_limits.py alone, and all guides are held to that. guidance limits itself
+besides: a grammar's size, and the work of each step (llguidance's ParserLimits), where it ends the text.
 """
 
 from __future__ import annotations

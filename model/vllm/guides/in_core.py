@@ -33,11 +33,11 @@ def guiding(base: type[Any]) -> type[Any]:
     """vLLM's executor `base`, made to mend the guides of the core that makes it. It can be pickled."""
     meta = type(f"Guiding{type(base).__name__}", (type(base),), {})
 
-    def __init__(self: Any, *given: Any, **named: Any) -> None:
+    def begin(self: Any, *given: Any, **named: Any) -> None:
         mend()
         base.__init__(self, *given, **named)
 
-    made: type[Any] = meta(base.__name__, (base,), {"__init__": __init__, "__module__": base.__module__})
+    made: type[Any] = meta(base.__name__, (base,), {"__init__": begin, "__module__": base.__module__})
     # A class is pickled by its name, unless its own class has another way.
     copyreg.pickle(meta, lambda _: (guiding, (base,)))  # type: ignore[arg-type]
     return made

@@ -44,8 +44,8 @@ def _loosened(tool: Any) -> Any:
 def joined(
     asked: StructuredOutputsParams, compiled: StructuredOutputsParams, tools: Any
 ) -> StructuredOutputsParams | None:
-    """A structural tag of `tools`, a format, or of what was `asked` for; None where that is not for xgrammar, which alone
-    takes formats (`compiled`: what a backend made of it).
+    """A structural tag of `tools`, a format, or of what was `asked` for; None where that is not for xgrammar, which
+    alone takes formats (`compiled`: what a backend made of it).
     """
     from vllm.sampling_params import StructuredOutputsParams
 

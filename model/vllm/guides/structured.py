@@ -40,12 +40,13 @@ def structured_outputs(
     """
     of_tools = getattr(request, "structured_outputs", None)
     if of_tools is not None and conversation is not None and (guide is None or conversation.forced):
-        return _of_tools(of_tools, conversation, backends), TOOLS
+        return _of_tools(of_tools, conversation, backends, strict=False), TOOLS
     if guide is None:
         return None, None
     own = backends.compiled(GUIDE, asked := _of(guide))
-    if tool_format is not None and (either := joined(asked, own, tool_format)) is not None:
-        return backends.compiled(TOOLS, either), GUIDE
+    either = None if tool_format is None or conversation is None else joined(asked, own, tool_format)
+    if either is not None and conversation is not None:
+        return _of_tools(either, conversation, backends, strict=True), GUIDE
     return own, GUIDE
 
 
@@ -71,15 +72,18 @@ def _of(guide: StructuredOutput) -> StructuredOutputsParams:
 
 
 def _of_tools(
-    guide: StructuredOutputsParams, conversation: Conversation, backends: GuideBackends
+    guide: StructuredOutputsParams, conversation: Conversation, backends: GuideBackends, *, strict: bool
 ) -> StructuredOutputsParams:
-    """`guide`, compiled; raises ParameterError, naming the tool whose schema is at fault where it is one's alone."""
+    """`guide`, compiled; raises ParameterError, naming the tool whose schema is at fault where it is one's alone.
+
+    `strict`: the schemas of strict tools alone are in it.
+    """
     from vllm.sampling_params import StructuredOutputsParams
 
     schemas = {
         f"{TOOLS}[{index}].parameters": StructuredOutputsParams(json=json.dumps(schema))
         for index, tool in enumerate(conversation.tools)
-        if (schema := tool["function"].get("parameters"))
+        if (schema := tool["function"].get("parameters")) and (tool["function"].get("strict") is True or not strict)
     }
     for path, schema in schemas.items():
         bounded(path, schema)

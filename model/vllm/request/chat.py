@@ -176,7 +176,10 @@ class ChatRenderer:
     def splitter(
         self, conversation: Conversation, request: Any, prompt_ids: list[int], *, reasons: bool = True
     ) -> Splitter | None:
-        """A splitter for one sequence; None where the answer is text as it is. `reasons`: whether reasoning may come."""
+        """A splitter for one sequence; None where the answer is text as it is.
+
+        `reasons`: whether reasoning may come.
+        """
         guide = request.structured_outputs
         forced = None
         if guide is not None and guide.json is not None:

@@ -87,6 +87,7 @@ class Requests:
         guides: Any = core.vllm_config.structured_outputs_config
         self._guides = GuideBackends(core.vllm_config, core.get_tokenizer(), by_request=core.guides_by_request)
         self._compact: bool = guides.disable_any_whitespace
+        self._waits: bool = core.guides_by_request and not guides.enable_in_reasoning
         self._connected = core.vllm_config.kv_transfer_config is not None
         self._by_priority = core.vllm_config.scheduler_config.policy == "priority"
         self._vocabulary: int = config.get_vocab_size()
@@ -119,11 +120,9 @@ class Requests:
             check_size(generation, len(ids), self._longest)
             if isinstance(generation.prompt, tuple) or self._tokenizer_knows_more:
                 check_ids("prompt", ids, self._prompt_vocabulary)
-            either = conversation and sampling.structured_output
-            calls = self._chat.tool_format(conversation, request) if conversation and either else None
-            guided, path = structured_outputs(
-                sampling.structured_output, conversation, request, self._guides, calls
-            )
+            guide = sampling.structured_output
+            calls = self._chat.tool_format(conversation, request) if conversation and guide else None
+            guided, path = structured_outputs(guide, conversation, request, self._guides, calls)
             extra = self._typical.arguments(sampling)
             params = sampling_params(
                 generation, self._defaults, max_tokens, None if self._guides.decides else guided, extra,
@@ -141,14 +140,16 @@ class Requests:
             if raised_by_us(error) and not isinstance(error, RequestError):
                 raise
             raise refused(error, path) from error
-        guide, reasons = None, True
+        made, reasons = None, True
         if guided is not None and path is not None:
-            begins = self._chat.beginning(conversation, request, ids, waits=self._core.guides_by_request)
+            begins = self._chat.beginning(conversation, request, ids, waits=self._waits)
             reasons = begins.reasons
-            _guide(first, guided, begins)
+            if self._guides.decides:
+                first.sampling_params.structured_outputs = guided
+            _begin_guide(first, begins)
             fails_first = not (self._connected or first.mm_features)
             begins_after = None if begins.at_once else self._chat.reasoning_end
-            guide = Guide(path, first.sampling_params, begins_after, begins.marks, self._compact, fails_first)
+            made = Guide(path, first.sampling_params, begins_after, begins.marks, self._compact, fails_first)
         splitters = [
             self._chat.splitter(conversation, request, ids, reasons=reasons) if conversation else None for _ in params
         ]
@@ -161,7 +162,7 @@ class Requests:
         tokens = (len(ids) + max_tokens) * width + entries
         requests = [first, *(_again(first, other) for other in params[1:])]
         return Prepared(
-            number, generation, sampling, prompt, ids, max_tokens, tokens, images, requests, splitters, guide
+            number, generation, sampling, prompt, ids, max_tokens, tokens, images, requests, splitters, made
         )
 
     def prompt_ids(self, generation: Generation, images: Sequence[Image] = ()) -> list[int]:
@@ -199,10 +200,9 @@ def _fault_of(generation: Generation) -> str:
     return TEMPLATE if isinstance(prompt, Conversation) and prompt.chat_template is not None else "prompt"
 
 
-def _guide(request: Any, guided: Any, begins: Beginning) -> None:
-    """Has the core guide a request, from where the guide begins."""
+def _begin_guide(request: Any, begins: Beginning) -> None:
+    """Tells the core where a request's guide begins."""
     params = request.sampling_params
-    params.structured_outputs = guided
     request.reasoning_ended, request.reasoning_parser_kwargs = begins.at_once, begins.arguments
     if begins.marks is not None:
         params.extra_args = {**(params.extra_args or {}), MARKS: [*begins.marks]}

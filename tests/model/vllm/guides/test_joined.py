@@ -81,9 +81,7 @@ def test_strict_tools_without_a_format(family: Any, strict: bool | None) -> None
     asked = body(strict=strict)
     assert engine.guided_to("openai", asked, "It is 5 degrees.")
     assert engine.guided_to("openai", asked, form.format(name="pick", arguments=FITTING))
-    assert engine.guided_to("openai", asked, form.format(name="pick", arguments=NOT_FITTING)) is (
-        strict is not True
-    )
+    assert engine.guided_to("openai", asked, form.format(name="pick", arguments=NOT_FITTING)) is (strict is not True)
 
 
 def test_a_family_whose_form_is_not_known_has_its_format_alone(demo_model: Path) -> None:

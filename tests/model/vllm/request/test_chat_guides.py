@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -45,8 +46,9 @@ class Family:
     """A reasoning parser, with a vocabulary that has its marks."""
 
     def __init__(self, name: str, tokenizer: Any, model_config: Any) -> None:
-        from lmi.model.vllm.request.chat import ChatRenderer
         from vllm.reasoning import ReasoningParserManager
+
+        from lmi.model.vllm.request.chat import ChatRenderer
 
         self.tokenizer: Any = AnyTokenizer(tokenizer)
         core: Any = SimpleNamespace(
@@ -95,10 +97,9 @@ def families(tokenizer: Any, model_config: Any) -> dict[str, Family]:
 
     made: dict[str, Family] = {}
     for name in ReasoningParserManager.list_registered():
-        try:
+        with suppress(OptionError):
             made[name] = Family(name, tokenizer, model_config)
-        except OptionError:
-            assert name in ELSEWHERE
+    assert {*ReasoningParserManager.list_registered()} - made.keys() <= ELSEWHERE
     assert len(made) > 20
     return made
 
@@ -202,7 +203,9 @@ def test_what_a_guide_leaves_is_read_rightly(families: dict[str, Family], stream
                 parts = [splitter.feed([token], ended=token is tokens[-1]) for token in tokens]
                 text, reasoning = "".join(part.text for part in parts), "".join(part.reasoning for part in parts)
             else:
-                part = splitter.whole("".join(token.text for token in tokens), [token.id for token in tokens], cut=False)
+                part = splitter.whole(
+                    "".join(token.text for token in tokens), [token.id for token in tokens], cut=False
+                )
                 text, reasoning = part.text, part.reasoning
             if (text, reasoning) != (GUIDED, "Let me see" if thinking else ""):
                 wrong.append((name, what, thinking, text, reasoning))
