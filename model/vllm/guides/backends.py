@@ -129,6 +129,9 @@ class GuideBackends:
         params = SamplingParams(structured_outputs=(checked := copy.copy(made)))
         if name == XGRAMMAR:
             part("vllm.v1.structured_output.backend_xgrammar:validate_xgrammar_grammar")(params)
+            if checked.grammar and _is_lark(checked.grammar):
+                # 0.26 has made EBNF of it; later the core does, which limits and formats have no part in.
+                checked.grammar = _ebnf(checked.grammar)
         else:
             more = {"tokenizer": self._tokenizer.llg_tokenizer} if self._mistral else {}
             part("vllm.v1.structured_output.backend_guidance:validate_guidance_grammar")(params, **more)
@@ -179,6 +182,12 @@ def _is_formats(tag: str | None) -> bool:
         return "structures" not in json.loads(tag)
     except (ValueError, RecursionError, TypeError):
         return True
+
+
+def _ebnf(lark: str) -> str:
+    import xgrammar
+
+    return str(xgrammar.Grammar.from_lark(lark))
 
 
 def _is_lark(grammar: str) -> bool:

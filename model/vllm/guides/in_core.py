@@ -39,7 +39,7 @@ def guiding(base: type[Any]) -> type[Any]:
 
     made: type[Any] = meta(base.__name__, (base,), {"__init__": begin, "__module__": base.__module__})
     # A class is pickled by its name, unless its own class has another way.
-    copyreg.pickle(meta, lambda _: (guiding, (base,)))  # type: ignore[arg-type]
+    copyreg.pickle(meta, lambda _: (guiding, (base,)))
     return made
 
 

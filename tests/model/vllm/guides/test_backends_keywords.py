@@ -183,7 +183,7 @@ def outcome(backends: GuideBackends, schema: Any, fits: Any, other: Any) -> str:
         made = backends.compiled("here", StructuredOutputsParams(json=source))
     except ParameterError as error:
         return REFUSED if error.message.startswith("here: it cannot be compiled: #/") else error.message
-    takes = TAKES[made._backend]
+    takes = TAKES[str(made._backend)]
     # Between values xgrammar asks for blanks where it asks for more than one.
     if not any(takes(source, json.dumps(fits, separators=marks)) for marks in ((", ", ": "), (",", ":"))):
         return f"{made._backend} does not let it through"

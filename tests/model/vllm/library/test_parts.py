@@ -79,12 +79,12 @@ WITHOUT = {
 """Private names that are in no table, each with what happens in a vLLM that does not have it."""
 
 LIBRARIES = (
-    "argparse", "ast", "asyncio", "contextlib", "copy", "dataclasses", "functools", "hashlib", "huggingface_hub",
-    "copyreg", "importlib", "importlib.machinery", "importlib.util", "inspect", "itertools", "json", "llguidance", "logging", "msgspec",
-    "msgspec.json", "msgspec.msgpack", "msgspec.structs", "multiprocessing", "numpy", "os", "pathlib",
-    "prometheus_client", "prometheus_client.openmetrics.exposition", "psutil", "pydantic", "re", "secrets", "signal",
-    "struct", "sys", "tempfile", "threading", "time", "tokenizers", "tokenizers.decoders", "torch", "torch.cuda",
-    "traceback", "transformers", "types", "typing", "uuid", "xgrammar",
+    "argparse", "ast", "asyncio", "contextlib", "copy", "copyreg", "dataclasses", "functools", "hashlib",
+    "huggingface_hub", "importlib", "importlib.machinery", "importlib.util", "inspect", "itertools", "json",
+    "llguidance", "logging", "msgspec", "msgspec.json", "msgspec.msgpack", "msgspec.structs", "multiprocessing",
+    "numpy", "os", "pathlib", "prometheus_client", "prometheus_client.openmetrics.exposition", "psutil", "pydantic",
+    "re", "secrets", "signal", "struct", "sys", "tempfile", "threading", "time", "tokenizers", "tokenizers.decoders",
+    "torch", "torch.cuda", "traceback", "transformers", "types", "typing", "uuid", "xgrammar",
 )  # fmt: skip
 CLASSES = (
     "argparse:Action", "argparse:ArgumentParser", "asyncio:AbstractEventLoop", "asyncio:Queue", "asyncio:Task",
@@ -121,7 +121,7 @@ OTHERS = {
     "torch": ("keepdim",),
     "transformers": ("id2label", "num_labels"),
     "vLLM, documented": ("envs",),
-    "xgrammar": ("cache_enabled", "max_threads", "vocab_type"),
+    "xgrammar": ("cache_enabled", "from_lark", "max_threads", "vocab_type"),
 }
 """Parameters of other libraries, and names of objects that have no class in the tables above."""
 
