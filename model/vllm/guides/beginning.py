@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ...text.parsers import Reasoning
+from ...text.reasoning import Reasoning
 
 __all__ = ["Beginning", "beginning"]
 
