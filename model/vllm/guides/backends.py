@@ -89,7 +89,7 @@ class GuideBackends:
                 _tell(", ".join(sorted({place.rpartition("/")[2] for place in passed_over(schema)})))
             if not self.decides:
                 return made
-            checked._backend, checked._backend_was_auto = name, True
+            checked._backend = name
             return checked
         assert first is not None
         raise ParameterError(self._fault(path, made, asked, schema, first), path) from first

@@ -59,6 +59,7 @@ def beginning(
     arguments = {"chat_template_kwargs": request.chat_template_kwargs or {}}
     if reasoning.open:
         return Beginning(at_once=False, arguments=arguments)
-    if parser.is_reasoning_end(reasoning.ids):
+    # Of no tokens at all some parsers say that reasoning has ended.
+    if parser.is_reasoning_end(reasoning.ids or [*reasoning.prompt[-1:]]):
         return Beginning(at_once=True, reasons=False)
     return Beginning(at_once=marks is not None, marks=marks, arguments=arguments)
