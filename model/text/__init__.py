@@ -11,5 +11,4 @@ prompt_tokens.py      what is told of a prompt of which only the tokens are want
 template_messages.py  the messages of a conversation as chat templates take them
 chat_template.py      the template that the options give instead of the model's
 grammar_limits.py     what a grammar may repeat; structural_tags.py: the same of a guide of guides
-schema_places.py      where in a JSON schema something is at fault, or lost on xgrammar
 """

@@ -34,7 +34,7 @@ class CallForm:
 TAGGED = CallForm(("<tool_call>",), "</tool_call>")
 LISTED = CallForm(("<tool_calls>",), "</tool_calls>")
 PYTHONIC = CallForm(("[",), first=True)
-JSON = CallForm(('{"', '{ "', '{\n', "<|python_tag|>"))
+JSON = CallForm(('{"', '{ "', "{\n", "<|python_tag|>"))
 
 FORMS: Mapping[str, CallForm] = {
     "apertus": CallForm(("<|tools_prefix|>",), "<|tools_suffix|>"),

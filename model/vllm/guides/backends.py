@@ -26,8 +26,8 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import ParameterError, UnsupportedError, one_line, raised_by_us
 from ...text.grammar_limits import check_grammar, check_regex, check_schema
-from ...text.schema_places import fault_place, passed_over
 from ..library.parts import part
+from .schema_places import fault_place, passed_over
 
 if TYPE_CHECKING:
     from vllm.sampling_params import StructuredOutputsParams

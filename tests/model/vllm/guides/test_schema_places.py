@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from lmi.model.text.schema_places import TRIALS, fault_place, passed_over, schemas_in
+from lmi.model.vllm.guides.schema_places import TRIALS, fault_place, passed_over, schemas_in
 
 
 def test_the_schemas_within_a_schema_come_before_it() -> None:
