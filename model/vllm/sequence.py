@@ -22,7 +22,7 @@ from ..text.prompt_pieces import PIECE
 from ..text.response_limit import too_long, weight
 from ..text.tokenizer import Tokenizer
 from .core_outputs import Prompt, chosen, entries
-from .request.guide_faults import Guide
+from .guides.faults import Guide
 
 __all__ = ["GuidedSequence", "OutputSequence", "SequenceGroup"]
 

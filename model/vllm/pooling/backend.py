@@ -25,8 +25,7 @@ from ..core_outputs import prompt_of
 from ..library.internals import tokenize_params
 from ..library.parts import part
 from ..request.chat import ChatRenderer
-from ..request.prompt import client_errors
-from ..request.structured import template_errors
+from ..request.prompt import client_errors, template_errors
 from ..start import make_core, start
 from ..trial import try_out
 from .activation import Activation

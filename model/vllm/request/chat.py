@@ -24,6 +24,8 @@ from ...text.parsers import Splitter
 from ...text.reasoning import Reasoning
 from ...text.template_messages import template_messages
 from ..core import Core
+from ..guides.beginning import Beginning, beginning
+from ..guides.joined import tool_format
 from ..library.internals import keep_linear, tokenize_params
 from ..library.parts import part
 from .images import ImageDecoder, processor_faults, with_pictures
@@ -75,8 +77,10 @@ class ChatRenderer:
         """Whether vLLM reads both streams and whole answers by one machine."""
         reasoner = getattr(self._try("reasoning_parser", None, settings.reasoning_parser), "reasoning_parser", None)
         vocabulary = core.get_tokenizer().get_vocab() if reasoner is not None else {}
-        start = vocabulary.get(getattr(reasoner, "reasoning_start_str", None) or "")
-        end = vocabulary.get(getattr(reasoner, "reasoning_end_str", None) or "")
+        words = [getattr(reasoner, name, None) for name in ("reasoning_start_str", "reasoning_end_str")]
+        start, end = (vocabulary.get(word) if word else None for word in words)
+        self._marks = None if start is None or end is None else (start, end)
+        """Of reasoning."""
         self.reasoning_end = None if reasoner is None else -1 if end is None else end
         """The token that ends reasoning; None: there is none, -1: it is not known."""
         ends = frozenset[int]() if reasoner is None else core.end_ids()
@@ -122,7 +126,7 @@ class ChatRenderer:
         if parser is None:
             return request
         shown = request.tools
-        if conversation.tools and _forced(conversation):
+        if conversation.forced:
             request.tools = [_guiding(tool) for tool in shown]
         try:
             request = parser.adjust_request(request)
@@ -217,15 +221,20 @@ class ChatRenderer:
         text: str = self._core.get_tokenizer().decode(prompt["prompt_token_ids"])
         return text
 
-    def splitter(self, conversation: Conversation, request: Any, prompt_ids: list[int]) -> Splitter | None:
-        """A splitter for one sequence; None where the answer is text as it is."""
+    def splitter(
+        self, conversation: Conversation, request: Any, prompt_ids: list[int], *, reasons: bool = True
+    ) -> Splitter | None:
+        """A splitter for one sequence; None where the answer is text as it is.
+
+        `reasons`: whether reasoning may come.
+        """
         guide = request.structured_outputs
         forced = None
         if guide is not None and guide.json is not None:
             # Only for a forced call; what it is, guided decoding says, and not the family of the model.
             forced = ForcedCalls(conversation.function, call_ids(self._ids, calls_in(conversation.messages)))
         tool_parser = self._tool_parser(conversation) if forced is None else None
-        reasoner = self._settings.reasoning_parser
+        reasoner = self._settings.reasoning_parser if reasons else None
         if tool_parser is None and reasoner is None and forced is None:
             return None
         arguments = request.chat_template_kwargs or {}
@@ -257,10 +266,27 @@ class ChatRenderer:
         """vLLM's parser of the reasoning, or None."""
         return getattr(self._new(None, self._settings.reasoning_parser, None, {}), "reasoning_parser", None)
 
-    def guided_at_once(self, prompt_ids: list[int]) -> bool:
-        """Whether guided decoding is to begin with the first token, not after reasoning that may never come."""
+    def beginning(
+        self, conversation: Conversation | None, request: Any, prompt_ids: list[int], *, waits: bool
+    ) -> Beginning:
+        """Where the guide of an answer begins; `request` is the conversation in vLLM's form, None for another prompt.
+
+        `waits`: whether the core can wait for the end of reasoning that may come.
+        """
         reasoning = self._reasoning(prompt_ids)
-        return reasoning.known and not reasoning.open
+        if conversation is None:
+            return Beginning(at_once=not reasoning.open)
+        shown, name = conversation.include_reasoning, self._settings.reasoning_parser
+        made = self._new(None, name, None, request.chat_template_kwargs or {}) if shown else None
+        parser = getattr(made, "reasoning_parser", None)
+        return beginning(name, parser, request, reasoning, self._marks if waits else None)
+
+    def tool_format(self, conversation: Conversation, request: Any) -> Any:
+        """The form of calls that may be made beside a guide (guides/joined.py); None where there is none."""
+        if not conversation.tools or conversation.forced or conversation.tool_choice == "none":
+            return None
+        parser = self._new(self._tool_parser(conversation), None, request.tools, request.chat_template_kwargs or {})
+        return tool_format(parser, request)
 
     def _try(self, option: str, tool_parser: str | None, reasoning_parser: str | None) -> Any:
         """A parser by itself; raises OptionError where vLLM does not have it, or it is not for this model."""
@@ -302,7 +328,7 @@ class ChatRenderer:
             if choice == "none":
                 # As vLLM does: some models mark texts, too, in a way that their tool parser alone knows.
                 return self._settings.tool_call_parser
-            if _forced(conversation):
+            if conversation.forced:
                 return self._settings.tool_call_parser or FORCED
             if self._settings.tool_call_parser:
                 return self._settings.tool_call_parser
@@ -335,11 +361,6 @@ def _is_plain(conversation: Conversation, messages: Iterable[dict[str, Any]]) ->
 
 
 TEXT = {"role", "content"}
-
-
-def _forced(conversation: Conversation) -> bool:
-    """Whether a tool must be called."""
-    return conversation.function is not None or conversation.tool_choice == "required"
 
 
 def _path(steps: Sequence[int | str]) -> str:

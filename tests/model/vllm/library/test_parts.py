@@ -47,6 +47,9 @@ WITHOUT = {
     "_mm_processor_only_cache": "before 0.32 a processor of images has the cache",
     "warmup": "the first request with an image waits for imports and compilation",
     "_readonly_mm_processor": "the start ends where the model takes images",
+    # Of the core's process, where it guides requests: the trial of the start runs one.
+    "structured_output_request": "the trial fails",
+    "is_tekken": "the start ends where the model has Mistral's tokenizer",
     # Tried at the start, and vLLM's own slower way is taken where that fails.
     "_stream_state": "parsers take longer",
     **dict.fromkeys(("aux_buffers", "dec_hook", "ext_hook"), "vLLM's own decoder reads the core's outputs"),
@@ -76,12 +79,12 @@ WITHOUT = {
 """Private names that are in no table, each with what happens in a vLLM that does not have it."""
 
 LIBRARIES = (
-    "argparse", "ast", "asyncio", "contextlib", "copy", "dataclasses", "functools", "hashlib", "huggingface_hub",
-    "importlib", "importlib.machinery", "importlib.util", "inspect", "io", "itertools", "json", "logging", "msgspec",
-    "msgspec.json", "msgspec.msgpack", "msgspec.structs", "multiprocessing", "numpy", "os", "pathlib",
-    "prometheus_client", "prometheus_client.openmetrics.exposition", "psutil", "pydantic", "re", "secrets", "signal",
-    "struct", "sys", "tempfile", "threading", "time", "tokenizers", "tokenizers.decoders", "torch", "torch.cuda",
-    "traceback", "transformers", "types", "typing", "uuid", "xgrammar",
+    "argparse", "ast", "asyncio", "contextlib", "copy", "copyreg", "dataclasses", "functools", "hashlib",
+    "huggingface_hub", "importlib", "importlib.machinery", "importlib.util", "inspect", "io", "itertools", "json",
+    "llguidance", "logging", "msgspec", "msgspec.json", "msgspec.msgpack", "msgspec.structs", "multiprocessing",
+    "numpy", "os", "pathlib", "prometheus_client", "prometheus_client.openmetrics.exposition", "psutil", "pydantic",
+    "re", "secrets", "signal", "struct", "sys", "tempfile", "threading", "time", "tokenizers", "tokenizers.decoders",
+    "torch", "torch.cuda", "traceback", "transformers", "types", "typing", "uuid", "xgrammar",
 )  # fmt: skip
 CLASSES = (
     "argparse:Action", "argparse:ArgumentParser", "asyncio:AbstractEventLoop", "asyncio:Queue", "asyncio:Task",
@@ -89,7 +92,7 @@ CLASSES = (
     "builtins:dict", "builtins:frozenset", "builtins:function", "builtins:int", "builtins:list", "builtins:property",
     "builtins:set", "builtins:str", "builtins:tuple", "builtins:type", "importlib.machinery:ModuleSpec",
     "importlib.machinery:SourceFileLoader", "inspect:Parameter", "inspect:Signature", "itertools:chain",
-    "logging:LogRecord", "logging:Logger", "multiprocessing:Process", "numpy:ndarray",
+    "llguidance:LLMatcher", "logging:LogRecord", "logging:Logger", "multiprocessing:Process", "numpy:ndarray",
     "opentelemetry.sdk.trace:TracerProvider", "pathlib:Path", "prometheus_client:CollectorRegistry",
     "pydantic:BaseModel", "pydantic:ValidationError", "re:Match", "re:Pattern", "struct:Struct", "threading:Event",
     "threading:Lock", "threading:Thread", "tokenizers:Encoding", "tokenizers:Tokenizer", "torch:Tensor",
@@ -108,6 +111,7 @@ OTHERS = {
     "ast": ("lineno",),
     "concurrent.futures": ("cancel_futures",),
     "dataclasses": ("frozen",),
+    "llguidance": ("log_level",),
     "huggingface_hub": ("files_metadata", "rfilename", "siblings"),
     "msgspec": ("bases", "str_keys"),
     "os": ("st_mtime_ns", "st_size"),
@@ -117,7 +121,7 @@ OTHERS = {
     "torch": ("keepdim",),
     "transformers": ("id2label", "num_labels"),
     "vLLM, documented": ("envs",),
-    "xgrammar": ("cache_enabled", "max_threads", "vocab_type"),
+    "xgrammar": ("cache_enabled", "from_lark", "max_threads", "vocab_type"),
 }
 """Parameters of other libraries, and names of objects that have no class in the tables above."""
 
