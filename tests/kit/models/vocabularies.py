@@ -33,6 +33,13 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "vocab_size": 151936,
         "eos_token_id": 151645,
     },
+    "llama2": {
+        "architectures": ["LlamaForCausalLM"],
+        "model_type": "llama",
+        "vocab_size": 32000,
+        "bos_token_id": 1,
+        "eos_token_id": 2,
+    },
     "llama3": {
         "architectures": ["LlamaForCausalLM"],
         "model_type": "llama",
