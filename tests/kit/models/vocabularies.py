@@ -1,6 +1,7 @@
 """Models with real vocabularies and chat templates, and without weights: what prompts are made of is all there.
 
 vocabulary("qwen3") --> a folder as a model's: config.json of a tiny model, tokenizer.json, tokenizer_config.json
+tiny_model("qwen3") --> the same with random weights
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any
 from ..packages import installed, locked
 from ..paths import CACHE
 
-__all__ = ["vocabulary"]
+__all__ = ["tiny_model", "vocabulary"]
 
 TINY = {
     "hidden_size": 64,
@@ -124,4 +125,42 @@ def vocabulary(name: str) -> Path:
             for file in ("tokenizer.json", "tokenizer_config.json"):
                 shutil.copyfile(source / file, folder / file)
             written.write_text(config)
+    return folder
+
+
+WIDTH = {
+    "hidden_size": 32,
+    "head_dim": 32,
+    "num_attention_heads": 2,
+    "num_key_value_heads": 1,
+    "initializer_range": 0.5,
+}
+"""Nearly all weights are the vocabulary's: 128,000 to 262,000 times so many."""
+GAIN = 10.0
+"""Of Gemma's layers; its embeddings are also its head: without it, it would say its last token again and again."""
+
+
+@cache
+def tiny_model(name: str) -> Path:
+    """The folder of a model of this family with random weights, always the same ones. Greedily it says tokens without
+    a sense that hardly repeat themselves.
+    """
+    import torch
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    source = vocabulary(name)
+    folder = source.with_name(f"{name}-random")
+    made = json.dumps({**CONFIGS[name], **WIDTH, "gain": GAIN})
+    with locked(CACHE / "vocabularies.lock"):
+        done = folder / ".done"
+        if not done.exists() or done.read_text() != made:
+            torch.manual_seed(0)
+            model = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(source, **WIDTH), dtype=torch.float32)
+            for weight, value in model.named_parameters():
+                if "post_feedforward" in weight:
+                    value.data.fill_(GAIN)
+            model.save_pretrained(folder)
+            for file in ("tokenizer.json", "tokenizer_config.json"):
+                shutil.copyfile(source / file, folder / file)
+            done.write_text(made)
     return folder

@@ -20,7 +20,7 @@ from ....kit.api.dialects import parse
 from ....kit.api.engine import renderer_of
 from ....kit.models.vocabularies import vocabulary
 
-pytestmark = [pytest.mark.engine, pytest.mark.once]
+pytestmark = pytest.mark.engine
 
 Body = dict[str, Any]
 
