@@ -10,6 +10,7 @@ import pytest
 from lmi.model.text.detokenizer import StopFinder
 
 from ...kit.api.engine import Tokenizer
+from ...kit.api.types import Token
 from ...kit.models.vocabularies import CONFIGS, vocabulary
 
 pytestmark = [pytest.mark.engine, pytest.mark.once]
@@ -38,7 +39,8 @@ def test_a_stop_string_ends_the_text_where_it_begins(name: str, *, include: bool
             end = whole.index(stop) + (size if include else 0)
             decode = tokenizer.stream([], True, True)
             finder = StopFinder(decode, True, stops=("never", stop), include_stop=include)
-            told, tokens = "", []
+            told = ""
+            tokens: list[Token] = []
             for token in ids:
                 stopped = finder.push(token, raw=tokenizer.raw(token))
                 text, more = finder.take()
