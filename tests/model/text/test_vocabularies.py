@@ -24,6 +24,8 @@ from ...kit.models.vocabularies import CONFIGS, tiny_model
 pytestmark = pytest.mark.engine
 
 ASKED = Conversation(messages=({"role": "user", "content": "Wie heißt 🦊 auf 中文?"},))
+SLOW = ("qwen3", "gemma3")
+"""Half a minute each."""
 LENGTH = 48
 END = 30
 """Of the greedy answer's tokens: from here on the first one that has not come before ends an answer."""
@@ -40,7 +42,7 @@ class Served:
     """The place of the token in it that the model's generation_config.json has among the ends."""
 
 
-@pytest.fixture(scope="module", params=["qwen3", "llama3_1", "gemma3"])
+@pytest.fixture(scope="module", params=["llama3_1", *(pytest.param(name, marks=pytest.mark.slow) for name in SLOW)])
 def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
