@@ -27,6 +27,17 @@ TINY = {
     "torch_dtype": "float32",
 }
 CONFIGS: dict[str, dict[str, Any]] = {
+    "gptoss": {
+        "architectures": ["GptOssForCausalLM"],
+        "model_type": "gpt_oss",
+        "vocab_size": 201088,
+        "head_dim": 32,
+        "num_local_experts": 4,
+        "num_experts_per_tok": 2,
+        "layer_types": ["sliding_attention", "full_attention"],
+        "rope_parameters": {"rope_type": "default", "rope_theta": 150000.0},
+        "eos_token_id": [200002, 199999, 200012],
+    },
     "qwen3": {
         "architectures": ["Qwen3ForCausalLM"],
         "model_type": "qwen3",
