@@ -120,6 +120,7 @@ class OutputSequence:
         "_all_ids",
         "_cumulative",
         "_due",
+        "_fed",
         "_ids",
         "_interval",
         "_logprobs",
@@ -144,7 +145,8 @@ class OutputSequence:
             group.prompt_ids, sampling.skip_special_tokens, sampling.spaces_between_special_tokens
         )
         self._stream = stream = generation.stream
-        kept = generation.tokens or (stream and splitter is not None)
+        self._fed = splitter is not None and (stream or splitter.by_tokens)
+        kept = generation.tokens or self._fed
         self.text = Detokenizer(decode, kept)
         if stops := sampling.stop:
             shown, least = sampling.include_stop, sampling.min_tokens
@@ -271,7 +273,7 @@ class OutputSequence:
         ended, stop = self._ending(reason, stop)
         count = self.text.count
         delta = Delta(self.index, text, tokens, Finish(ended, stop, count, self._cumulative, **finish))
-        if self._stream:
+        if self._fed or self._stream:
             return split(self._splitter, delta, shown=self.group.generation.tokens)
         return split_whole(self._splitter, delta, self._all_ids[:count])
 

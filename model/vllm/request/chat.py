@@ -25,6 +25,7 @@ from ...text.template_messages import template_messages
 from ..core import Core
 from ..library.internals import keep_linear, tokenize_params
 from ..library.parts import part
+from .harmony.harmony import harmony_of
 from .images import ImageDecoder, processor_faults, with_pictures
 from .prompt import path_of
 from .roles import TemplateRoles
@@ -59,7 +60,12 @@ class ChatRenderer:
         self._form = part("vllm.entrypoints.openai.chat_completion.protocol:ChatCompletionRequest")
         self._by_mistral: bool = part("vllm.utils.mistral:is_mistral_tokenizer")(core.get_tokenizer())
         self._plain = self._form(messages=[{"role": "user", "content": ""}])
+        self._harmony = harmony_of(core, settings)
+        """What gpt-oss has in place of a chat template, and of vLLM's parsers."""
         self._roles = TemplateRoles(self._trial)
+        if self._harmony is not None:
+            self.reasoning_end = None
+            return
         # Fails at start, not at the first request that needs a parser. Some need a model's own tokens.
         self._try("tool_call_parser", settings.tool_call_parser, None)
         reasoner = getattr(self._try("reasoning_parser", None, settings.reasoning_parser), "reasoning_parser", None)
@@ -79,7 +85,7 @@ class ChatRenderer:
 
         roles = self._roles
         if (template := conversation.chat_template) is not None:
-            if self._by_mistral:
+            if self._by_mistral or self._harmony is not None:
                 raise UnsupportedError(f"{TEMPLATE}: not supported with this model, whose prompts need none", TEMPLATE)
             roles = TemplateRoles(lambda messages: self._trial(messages, template))
         fields: dict[str, Any] = {
@@ -104,6 +110,9 @@ class ChatRenderer:
             first = error.errors()[0]
             path = _path(first["loc"])
             raise ParameterError(f"{path}: {first['msg']}", path) from None
+        if self._harmony is not None:
+            request.structured_outputs = self._harmony.forced(conversation)
+            return request
         arguments = request.chat_template_kwargs or {}
         parser = self._new(self._tool_parser(conversation), self._settings.reasoning_parser, request.tools, arguments)
         if parser is None:
@@ -139,6 +148,8 @@ class ChatRenderer:
         an image is touched (0.32).
         """
         pictures = self.images.decode(images)
+        if self._harmony is not None:
+            return self._harmony.render(request, sampling, shortened)
         chat = request.build_chat_params(self._template, self._settings.chat_template_content_format)
         if request.tools and request.tool_choice != "none":
             tools = [tool.model_dump() for tool in request.tools if not getattr(tool, "defer_loading", None)]
@@ -175,6 +186,8 @@ class ChatRenderer:
 
     def splitter(self, conversation: Conversation, request: Any, prompt_ids: list[int]) -> Splitter | None:
         """A splitter for one sequence; None where the answer is text as it is."""
+        if self._harmony is not None:
+            return self._harmony.splitter(conversation, request, prompt_ids)
         guide = request.structured_outputs
         forced = None
         if guide is not None and guide.json is not None:
@@ -204,12 +217,18 @@ class ChatRenderer:
         """Whether a token is nothing but white space."""
         return not self._core.get_tokenizer().decode([token_id]).strip()
 
+    def placed(self, conversation: Conversation, request: Any, guided: Any, path: str | None) -> tuple[Any, str | None]:
+        """A guide and the path of what asked for it, once it holds where in an answer it is to hold."""
+        return (guided, path) if self._harmony is None else self._harmony.placed(conversation, request, guided, path)
+
     def reasoner(self) -> Any:
         """vLLM's parser of the reasoning, or None."""
         return getattr(self._new(None, self._settings.reasoning_parser, None, {}), "reasoning_parser", None)
 
     def guided_at_once(self, prompt_ids: list[int]) -> bool:
         """Whether guided decoding is to begin with the first token, not after reasoning that may never come."""
+        if self._harmony is not None:
+            return True
         reasoning = self._reasoning(prompt_ids)
         return reasoning.known and not reasoning.open
 
@@ -224,7 +243,7 @@ class ChatRenderer:
             raise OptionError(f"option.{option}: {name!r} cannot be used with this model: {error}", option) from error
 
     def _feed_once(self, tool_parser: str) -> None:
-        """Raises OptionError for a parser that vLLM lists without being able to use it so (gpt-oss's, `openai`)."""
+        """Raises OptionError for a parser that vLLM lists without being able to use it so."""
         conversation = Conversation(messages=({"role": "user", "content": "a"},), tools=(TRIAL,), tool_choice="auto")
         try:
             splitter = self.splitter(conversation, self.request(conversation), [])

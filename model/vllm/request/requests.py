@@ -117,6 +117,8 @@ class Requests:
             if isinstance(generation.prompt, tuple) or self._tokenizer_knows_more:
                 check_ids("prompt", ids, self._prompt_vocabulary)
             guided, path = structured_outputs(sampling.structured_output, conversation, request, self._guides)
+            if conversation is not None:
+                guided, path = self._chat.placed(conversation, request, guided, path)
             extra = self._typical.arguments(sampling)
             params = sampling_params(
                 generation, self._defaults, max_tokens, guided, extra,
