@@ -13,6 +13,7 @@ from typing import Any
 
 from ....errors import ParameterError, UnsupportedError, one_line
 from ...library.parts import part
+from ..prompt import client_errors
 
 __all__ = ["EFFORT", "prompt_ids"]
 
@@ -36,6 +37,7 @@ def prompt_ids(messages: Sequence[Any], tools: Sequence[Any] | None, effort: Any
         )
         made += part(f"{UTILITIES}:parse_chat_inputs_to_harmony_messages")(rest)
         ids: list[int] = part(f"{UTILITIES}:render_for_completion")(made)
-    except part("openai_harmony:HarmonyError") as error:
-        raise ParameterError(f"prompt: it cannot be written in this model's format: {one_line(str(error))}") from error
+    except (part("openai_harmony:HarmonyError"), *client_errors()) as error:
+        reason = one_line(str(error))[:300]
+        raise ParameterError(f"prompt: it cannot be written in this model's format: {reason}", "prompt") from error
     return ids
