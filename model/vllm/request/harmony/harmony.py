@@ -51,9 +51,11 @@ class Harmony:
         """The prompt as vLLM takes it, or the tokens of it that `sampling` keeps; raises ParameterError, and what
         `shortened` raises for texts that are far too long.
         """
-        # As in vLLM's server: pydantic leaves the calls unread.
-        part("vllm.tokenizers.mistral:maybe_serialize_tool_calls")(request)
         messages = request.messages
+        for message in messages:
+            if (calls := message.get("tool_calls")) is not None:
+                # pydantic leaves them to be read once (vLLM, tokenizers/mistral.py: maybe_serialize_tool_calls).
+                message["tool_calls"] = [*calls]
         if shortened is not None:
             shortened("".join(_texts(messages)))
         tools = [tool for tool in request.tools or () if not getattr(tool, "defer_loading", None)]

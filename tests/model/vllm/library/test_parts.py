@@ -78,7 +78,7 @@ WITHOUT = {
 LIBRARIES = (
     "argparse", "ast", "asyncio", "contextlib", "copy", "dataclasses", "functools", "hashlib", "huggingface_hub",
     "importlib", "importlib.machinery", "importlib.util", "inspect", "itertools", "json", "logging", "msgspec",
-    "msgspec.json", "msgspec.msgpack", "msgspec.structs", "multiprocessing", "numpy", "os", "pathlib",
+    "msgspec.json", "msgspec.msgpack", "msgspec.structs", "multiprocessing", "numpy", "openai_harmony", "os", "pathlib",
     "prometheus_client", "prometheus_client.openmetrics.exposition", "psutil", "pydantic", "re", "secrets", "signal",
     "struct", "sys", "tempfile", "threading", "time", "tokenizers", "tokenizers.decoders", "torch", "torch.cuda",
     "traceback", "transformers", "types", "typing", "uuid", "xgrammar",
@@ -89,7 +89,7 @@ CLASSES = (
     "builtins:dict", "builtins:frozenset", "builtins:function", "builtins:int", "builtins:list", "builtins:property",
     "builtins:set", "builtins:str", "builtins:tuple", "builtins:type", "importlib.machinery:ModuleSpec",
     "importlib.machinery:SourceFileLoader", "inspect:Parameter", "inspect:Signature", "itertools:chain",
-    "logging:LogRecord", "logging:Logger", "multiprocessing:Process", "numpy:ndarray",
+    "logging:LogRecord", "logging:Logger", "multiprocessing:Process", "numpy:ndarray", "openai_harmony:HarmonyEncoding", "openai_harmony:StreamableParser",
     "opentelemetry.sdk.trace:TracerProvider", "pathlib:Path", "prometheus_client:CollectorRegistry",
     "pydantic:BaseModel", "pydantic:ValidationError", "re:Match", "re:Pattern", "struct:Struct", "threading:Event",
     "threading:Lock", "threading:Thread", "tokenizers:Encoding", "tokenizers:Tokenizer", "torch:Tensor",

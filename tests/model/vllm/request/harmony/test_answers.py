@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import batched
 from typing import Any
 
 import msgspec
@@ -150,7 +149,7 @@ def expected(case: Case) -> Outcome:
 def steps(case: Case, size: int) -> Iterator[tuple[list[Token], bool]]:
     """Some tokens at a time, and whether they are the last."""
     given = tokens(case.text)
-    parts = [[*part] for part in batched(given, size)] or [[]]
+    parts = [given[start : start + size] for start in range(0, len(given), size)] or [[]]
     for number, part in enumerate(parts, 1):
         yield part, number == len(parts)
 
