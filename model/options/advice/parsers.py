@@ -49,7 +49,9 @@ def misplaced_parsers(settings: Settings, model_type: str) -> list[tuple[str, st
     for option, own in OF_GPT_OSS.items():
         name: str | None = getattr(settings, option)
         if model_type == GPT_OSS and name not in (None, own):
-            faults.append((option, f"option.{option}: expected {own!r} or none for a model of type {GPT_OSS}, got {name!r}"))
+            faults.append(
+                (option, f"option.{option}: expected {own!r} or none for a model of type {GPT_OSS}, got {name!r}")
+            )
         elif model_type != GPT_OSS and name == own:
             other = f"it reads the answers of type {GPT_OSS} alone, and this model's type is {model_type}"
             faults.append((option, f"option.{option}: {name!r} cannot be used with this model: {other}"))

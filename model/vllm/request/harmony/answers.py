@@ -8,8 +8,8 @@
     anything else the assistant says                    content
     another role: what the model makes up for others    nothing
 
-openai_harmony reads the headers. A message whose header it cannot read, or that has none, is content as it stands, marks
-included; what comes before and after it is read as ever. vLLM's own parser (parser/harmony.py) ends such a request in
+openai_harmony reads the headers. A message whose header it cannot read, or that has none, is content as it stands, with
+its marks; what comes before and after it is read as ever. vLLM's own parser (parser/harmony.py) ends such a request in
 0.26, and drops all that follows from 0.28 on. Texts are the detokenizer's, so that stop strings hold.
 """
 
@@ -84,7 +84,7 @@ class HarmonyAnswer:
         """What counts the tokens of the reasoning."""
         return self
 
-    def count_reasoning_tokens(self, ids: Sequence[int]) -> int:  # noqa: ARG002 - they have been counted as they came
+    def count_reasoning_tokens(self, ids: Sequence[int]) -> int:
         """How many of the tokens so far are reasoning, headers left out."""
         return self._reasoning_tokens
 
@@ -92,8 +92,8 @@ class HarmonyAnswer:
         self,
         text: str,
         ids: Sequence[int],
-        request: Any,  # noqa: ARG002 - vLLM's parsers take these
-        prompt_ids: Sequence[int] | None = None,  # noqa: ARG002
+        request: Any,
+        prompt_ids: Sequence[int] | None = None,
         *,
         finished: bool,
     ) -> _Said:

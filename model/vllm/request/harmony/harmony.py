@@ -124,7 +124,9 @@ def _as_compiled(guided: StructuredOutputsParams) -> StructuredOutputsParams:
     from vllm import SamplingParams
 
     made = copy.copy(guided)
-    part("vllm.v1.structured_output.backend_xgrammar:validate_xgrammar_grammar")(SamplingParams(structured_outputs=made))
+    part("vllm.v1.structured_output.backend_xgrammar:validate_xgrammar_grammar")(
+        SamplingParams(structured_outputs=made)
+    )
     return made
 
 
@@ -137,7 +139,9 @@ def _continues(request: Any) -> bool:
         return False
     last = request.messages[-1]
     if last["role"] != "assistant" or last.get("tool_calls"):
-        message = f"{CONTINUED}: expected a last message of the assistant, without calls, which this model can go on with"
+        message = (
+            f"{CONTINUED}: expected a last message of the assistant, without calls, which this model can go on with"
+        )
         raise UnsupportedError(message, CONTINUED)
     return bool(last.get("content"))
 

@@ -45,8 +45,9 @@ def load_encoding(tokenizer: Any) -> Any:
     made = ranks(tokenizer.get_vocab())
     if hashlib.sha256(made).hexdigest() != CHECKSUM:
         message = (
-            "option.model_id: the tokenizer of this gpt-oss has not the tokens of gpt-oss (o200k_harmony), in which its "
-            f"prompts are written: put gpt-oss's tokenizer.json into its folder, or set {FOLDER} to a folder with {FILE}"
+            "option.model_id: the tokenizer of this model of type gpt_oss has not gpt-oss's tokens (o200k_harmony), in "
+            "which its prompts are written: put gpt-oss's tokenizer.json into the model's folder, or set the variable "
+            f"{FOLDER} to a folder with {FILE}"
         )
         raise OptionError(message, "model_id")
     with TemporaryDirectory() as folder:

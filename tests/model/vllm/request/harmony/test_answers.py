@@ -1,13 +1,15 @@
 """Answers of gpt-oss: a table of what the model writes and what is to become of it, beside vLLM's own parser.
 
-Ours is right in each case, in any split; the table says of each where vLLM's is not (tried in 0.26, 0.28 and 0.32).
+Ours is right in each case, in any split; the table says of each why vLLM's is not (tried in 0.26, 0.28 and 0.32).
 """
 
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -24,110 +26,31 @@ Calls = list[tuple[str, Any]]
 
 @dataclass(frozen=True)
 class Case:
-    """One answer."""
+    """One answer, of answers.toml."""
 
+    name: str
     text: str
     content: str = ""
     reasoning: str = ""
-    calls: Calls = field(default_factory=Calls)
+    calls: tuple[str, ...] = ()
     tools: bool = True
-    """Whether tools may be called."""
     cut: bool = False
-    """Whether it ended before the model ended it."""
     thought: int | None = None
-    """Tokens of its reasoning; None: not looked at."""
+    vllm: str = ""
 
 
-def said(channel: str, text: str, end: str = "<|end|>", to: str = "") -> str:
-    return f"<|channel|>{channel}{to}<|message|>{text}{end}"
+def cases() -> dict[str, Case]:
+    """The table, by names."""
+    if sys.version_info < (3, 11):
+        return {}
+    import tomllib
+
+    given = tomllib.loads(Path(__file__).with_name("answers.toml").read_text("utf-8"))["case"]
+    return {case["name"]: Case(**case) for case in given}
 
 
-def then(*messages: str) -> str:
-    return "<|start|>assistant".join(messages)
-
-
-HM = said("analysis", "Hm.")
-TO = " to=functions.get_weather"
-PARIS = '{"city": "Paris"}'
-JSON = " <|constrain|>json"
-CALL = said("commentary", PARIS, "<|call|>", f"{TO}{JSON}")
-WEATHER: Calls = [("get_weather", {"city": "Paris"})]
-HI = said("final", "Hi!", "<|return|>")
-NESTED = '{"code": "a } \\"b\\" { ]", "list": [{"a": {}}, []]}'
-
-CASES: dict[str, Case] = {
-    # What a model writes that keeps to the format.
-    "final": Case(HI, "Hi!", thought=0),
-    "reasoning and final": Case(then(HM, HI), "Hi!", "Hm.", thought=2),
-    "line breaks and blanks": Case(then(said("analysis", " Hm.\n\n"), said("final", "\n Hi! \n", "<|return|>")), "\n Hi! \n", " Hm.\n\n"),
-    "other scripts": Case(then(said("analysis", "日本語 👩‍👩‍👧"), said("final", "Ünïcödé العربية 🎉", "<|return|>")), "Ünïcödé العربية 🎉", "日本語 👩‍👩‍👧"),
-    "braces and quotes": Case(said("final", '{"a": "}"} <b>&amp;</b> `', "<|return|>"), '{"a": "}"} <b>&amp;</b> `'),
-    "marks in letters": Case(said("final", "It ends with < |end|> or <|END|>.", "<|return|>"), "It ends with < |end|> or <|END|>."),
-    "a call": Case(CALL, calls=WEATHER, thought=0),
-    "reasoning and a call": Case(then(HM, CALL), "", "Hm.", WEATHER, thought=2),
-    "a preamble and a call": Case(then(HM, said("commentary", "I look."), CALL), "I look.", "Hm.", WEATHER),
-    "a preamble and final": Case(then(said("commentary", "I look."), HI), "I look.\nHi!"),
-    "reasoning in two parts": Case(then(HM, said("commentary", "So."), said("analysis", "Well."), HI), "So.\nHi!", "Hm.\nWell."),
-    "the recipient before the channel": Case(f"{TO}<|channel|>commentary{JSON}<|message|>{PARIS}<|call|>", calls=WEATHER),
-    "the same after reasoning": Case(then(HM, f"{TO}<|channel|>commentary{JSON}<|message|>{PARIS}<|call|>"), "", "Hm.", WEATHER),
-    "without the mark of the format": Case(said("commentary", PARIS, "<|call|>", f"{TO} json"), calls=WEATHER),
-    "without a format": Case(said("commentary", PARIS, "<|call|>", TO), calls=WEATHER),
-    "the mark without a blank": Case(said("commentary", PARIS, "<|call|>", f"{TO}<|constrain|>json"), calls=WEATHER),
-    "a call in the channel of reasoning": Case(said("analysis", PARIS, "<|call|>", f"{TO}{JSON}"), calls=WEATHER),
-    "a call to a bare name": Case(said("commentary", PARIS, "<|call|>", f" to=get_weather{JSON}"), calls=WEATHER),
-    "a call without arguments": Case(said("commentary", "{}", "<|call|>", f" to=functions.get_time{JSON}"), calls=[("get_time", {})]),
-    "a call with nothing for arguments": Case(said("commentary", "", "<|call|>", f" to=functions.get_time{JSON}"), calls=[("get_time", {})]),
-    "a call with a blank for arguments": Case(said("commentary", " \n", "<|call|>", f" to=functions.get_time{JSON}"), calls=[("get_time", {})]),
-    "nested arguments": Case(said("commentary", NESTED, "<|call|>", f" to=functions.run_code{JSON}"), calls=[("run_code", json.loads(NESTED))]),
-    "arguments of other scripts": Case(said("commentary", '{"city": "Köln 🎉"}', "<|call|>", f"{TO}{JSON}"), calls=[("get_weather", {"city": "Köln 🎉"})]),
-    "arguments with a mark in letters": Case(said("commentary", '{"city": "<|call |>"}', "<|call|>", f"{TO}{JSON}"), calls=[("get_weather", {"city": "<|call |>"})]),
-    "a tool that there is not": Case(said("commentary", "{}", "<|call|>", f" to=functions.look{JSON}"), calls=[("look", {})]),
-    "two calls": Case(then(said("commentary", PARIS, to=f"{TO}{JSON}"), said("commentary", "{}", "<|call|>", f" to=functions.get_time{JSON}")), calls=[*WEATHER, ("get_time", {})]),
-    "the same call twice": Case(then(said("commentary", PARIS, to=f"{TO}{JSON}"), CALL), calls=WEATHER * 2),
-    "a call and final": Case(then(said("commentary", PARIS, to=f"{TO}{JSON}"), HI), "Hi!", calls=WEATHER),
-    "JSON that a guide lays down": Case(then(HM, said("final", '{"a": 1}', "<|return|>", JSON)), '{"a": 1}', "Hm."),
-    "JSON, without the mark": Case(said("final", '{"a": 1}', "<|return|>", " json"), '{"a": 1}'),
-    "reasoning alone": Case(said("analysis", "Hm.", "<|return|>"), "", "Hm.", thought=2),
-    "nothing but an empty message": Case(said("final", "", "<|return|>")),
-    "no token but the end": Case("<|return|>"),
-    # What max_tokens cuts.
-    "nothing at all": Case("", cut=True),
-    "cut in the first mark": Case("<|channel|>", cut=True),
-    "cut in the first channel": Case("<|channel|>analysis", cut=True),
-    "cut in the reasoning": Case("<|channel|>analysis<|message|>Hm. I", "", "Hm. I", cut=True, thought=3),
-    "cut behind the reasoning": Case(HM, "", "Hm.", cut=True),
-    "cut in a header": Case(then(HM, "<|channel|>final"), "", "Hm.", cut=True),
-    "cut behind the role": Case(then(HM, ""), "", "Hm.", cut=True),
-    "cut in a preamble": Case(then(HM, said("commentary", "I", "")), "I", "Hm.", cut=True),
-    "cut in a recipient": Case(then(HM, "<|channel|>commentary to=functions.get_"), "", "Hm.", cut=True),
-    "cut in the format of a call": Case(then(HM, f"<|channel|>commentary{TO} <|constrain|>"), "", "Hm.", cut=True),
-    "cut in final": Case(then(HM, said("final", "It is", "")), "It is", "Hm.", cut=True),
-    "cut in arguments": Case(said("commentary", '{"city": "Pa', "", f"{TO}{JSON}"), calls=[("get_weather", '{"city": "Pa')], cut=True),
-    "cut before arguments": Case(said("commentary", "", "", f"{TO}{JSON}"), calls=[("get_weather", "")], cut=True),
-    # What is no such format: shown, and nothing lost of what is around it.
-    "text alone": Case("Hello there.<|return|>", "Hello there."),
-    "text alone, cut": Case("Hello there", "Hello there", cut=True),
-    "a message without a channel": Case("<|message|>Hi!<|return|>", "Hi!"),
-    "a later message without a channel": Case(then(HM, "<|message|>Hi!<|return|>"), "Hi!", "Hm."),
-    "a channel that there is not": Case(said("thoughts", "Hi!", "<|return|>"), "Hi!"),
-    "a channel without a message": Case("<|channel|>final Hello there<|return|>", "<|channel|>final Hello there"),
-    "a header that says too much": Case(then(HM, said("commentary", PARIS, "<|call|>", f"{TO} is now json")), f"<|channel|>commentary{TO} is now json<|message|>{PARIS}", "Hm."),
-    "the same before others": Case(then(said("final", "A", to=" b c d"), HI), "<|channel|>final b c d<|message|>A\nHi!"),
-    "an empty channel": Case(then(HM, "<|channel|><|message|>Hi!<|return|>"), "<|channel|><|message|>Hi!", "Hm."),
-    "text after a message": Case(f"{HM}Hello there.<|return|>", "Hello there.", "Hm."),
-    "a message without its start": Case(f"{HM}{HI}", "Hi!", "Hm."),
-    "a message without its end": Case(f"<|channel|>analysis<|message|>Hm.{HI}", "Hi!", "Hm."),
-    "a message that another one ends": Case(f"<|channel|>analysis<|message|>Hm.<|start|>assistant{HI}", "Hi!", "Hm."),
-    "the role again": Case(f"assistant{HI}", "Hi!"),
-    "text for a recipient": Case(said("commentary", "So.", "<|return|>", " to=assistant"), "So."),
-    "a tool of the model's own": Case(said("commentary", "print(1)", "<|call|>", " to=python code"), "print(1)"),
-    "the same in the reasoning": Case(then(said("analysis", "print(1)", to=" to=python code"), HI), "Hi!", "print(1)"),
-    "what it makes up for a tool": Case(f"{said('commentary', PARIS, to=f'{TO}{JSON}')}<|start|>functions.get_weather to=assistant<|channel|>commentary<|message|>5<|end|>", calls=WEATHER),
-    "what it makes up for the user": Case(f"{said('final', 'Hi!')}<|start|>user<|message|>And you?<|end|>", "Hi!"),
-    "a call where none may be": Case(CALL, PARIS, tools=False),
-    "arguments that are no JSON": Case(said("commentary", "Paris", "<|call|>", f"{TO}{JSON}"), calls=[("get_weather", "Paris")]),
-}  # fmt: skip
-
+CASES = cases()
+WEATHER = ("get_weather", {"city": "Paris"})
 NAMES = ("get_weather", "get_time", "run_code")
 TOOLS = tuple({"type": "function", "function": {"name": name}} for name in NAMES)
 
@@ -143,7 +66,8 @@ Outcome = tuple[str, str, Calls]
 
 
 def expected(case: Case) -> Outcome:
-    return case.content, case.reasoning, case.calls
+    calls = [(name, decoded(arguments)) for name, _, arguments in (call.partition(" ") for call in case.calls)]
+    return case.content, case.reasoning, calls
 
 
 def steps(case: Case, size: int) -> Iterator[tuple[list[Token], bool]]:
@@ -225,48 +149,27 @@ def same(outcome: Outcome | str, case: Case) -> bool:
     """
     if isinstance(outcome, str):
         return False
-    content, reasoning, calls = outcome
-    texts = [("".join(one.split()), "".join(two.split())) for one, two in ((content, case.content), (reasoning, case.reasoning))]
-    named = [(name, arguments or {}) for name, arguments in calls]
-    return all(one == two for one, two in texts) and named == [(name, arguments or {}) for name, arguments in case.calls]
-
-
-WRONG_IN_VLLM = {
-    # It goes on reading arguments, or a format, where there is none.
-    "a call with a blank for arguments", "JSON, without the mark",
-    # It shows a header that was cut off, and the end itself.
-    "no token but the end", "cut in the first mark", "cut in the first channel", "cut in a header",
-    "cut behind the role", "cut in a recipient", "cut in the format of a call", "text alone",
-    "a channel without a message",
-    # It drops what is in no channel that it knows, or for a recipient that it does not know.
-    "a message without a channel", "a later message without a channel", "a channel that there is not",
-    "text for a recipient", "a tool of the model's own",
-    # 0.26 fails with an error, later versions drop all that follows.
-    "a header that says too much", "the same before others", "an empty channel", "text after a message",
-    "a message without its start",
-    # It takes the marks for text.
-    "a message without its end", "a message that another one ends",
-    # It leaves this to others.
-    "a call where none may be",
-}  # fmt: skip
+    (content, reasoning, calls), (text, thought, right) = outcome, expected(case)
+    texts = ["".join(one.split()) for one in (content, reasoning)] == ["".join(one.split()) for one in (text, thought)]
+    return texts and [(name, arguments or {}) for name, arguments in calls] == right
 
 
 def test_vllms_own_parser_agrees() -> None:
-    """In all other cases: they are no invention of ours."""
+    """Where the table does not say why it does not: it is no invention of ours."""
     ways = (None, 1, 3, 10_000)
     wrong = {name for name, case in CASES.items() if not any(same(theirs(case, size), case) for size in ways)}
-    assert wrong == WRONG_IN_VLLM
+    assert wrong == {name for name, case in CASES.items() if case.vllm}
 
 
 def test_reasoning_is_hidden() -> None:
     outcome, splitter = ours(CASES["a preamble and a call"], 1, include_reasoning=False)
-    assert outcome == ("I look.", "", WEATHER)
+    assert outcome == ("I look.", "", [WEATHER])
     assert splitter.reasoning_tokens == 2
 
 
 def test_one_call_where_there_may_be_one() -> None:
     outcome, _ = ours(CASES["two calls"], 1, parallel_tool_calls=False)
-    assert outcome == ("", "", WEATHER)
+    assert outcome == ("", "", [WEATHER])
 
 
 def test_a_stop_string_cuts_the_text() -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 import pytest
+
 from lmi.model.vllm.request.harmony.harmony import harmony_of
 
 from .....kit.answers.events import join_calls
@@ -26,7 +27,9 @@ from .....kit.models.vocabularies import vocabulary
 pytestmark = pytest.mark.engine
 
 
-@pytest.mark.parametrize("options", [{}, {"tool_call_parser": "openai"}, {"reasoning_parser": "openai_gptoss"}], ids=str)
+@pytest.mark.parametrize(
+    "options", [{}, {"tool_call_parser": "openai"}, {"reasoning_parser": "openai_gptoss"}], ids=str
+)
 def test_no_option_is_needed_and_its_own_change_nothing(options: dict[str, str]) -> None:
     asked = Conversation(messages=({"role": "user", "content": "Hi"},))
     renderer = with_options(**options)
@@ -38,8 +41,14 @@ def test_no_option_is_needed_and_its_own_change_nothing(options: dict[str, str])
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"tool_call_parser": "hermes"}, "option.tool_call_parser: expected 'openai' or none for a model of type gpt_oss"),
-        ({"reasoning_parser": "qwen3"}, "option.reasoning_parser: expected 'openai_gptoss' or none for a model of type"),
+        (
+            {"tool_call_parser": "hermes"},
+            "option.tool_call_parser: expected 'openai' or none for a model of type gpt_oss",
+        ),
+        (
+            {"reasoning_parser": "qwen3"},
+            "option.reasoning_parser: expected 'openai_gptoss' or none for a model of type",
+        ),
     ],
 )
 def test_other_parsers_are_refused(options: dict[str, str], message: str) -> None:
@@ -50,7 +59,9 @@ def test_other_parsers_are_refused(options: dict[str, str], message: str) -> Non
 @pytest.mark.parametrize(("option", "name"), [("tool_call_parser", "openai"), ("reasoning_parser", "openai_gptoss")])
 def test_its_parsers_are_refused_for_another_model(option: str, name: str) -> None:
     core: Any = SimpleNamespace(model_config=SimpleNamespace(hf_config=SimpleNamespace(model_type="llama")))
-    with pytest.raises(OptionError, match=f"option.{option}: '{name}' cannot be used with this model: .* type is llama"):
+    with pytest.raises(
+        OptionError, match=f"option.{option}: '{name}' cannot be used with this model: .* type is llama"
+    ):
         harmony_of(core, msgspec.structs.replace(SETTINGS, **{option: name}))
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+
 from lmi.model.vllm.request.harmony.vocabulary import load_encoding, ranks
 
 from .....kit.api.errors import OptionError
@@ -80,5 +81,5 @@ def test_a_folder_without_the_file(tmp_path: Path) -> None:
 
 
 def test_another_tokenizer() -> None:
-    with pytest.raises(OptionError, match=r"put gpt-oss's tokenizer\.json into its folder, or set TIKTOKEN_ENCODINGS_BASE"):
+    with pytest.raises(OptionError, match=r"put gpt-oss's tokenizer\.json into the model's folder, or set "):
         load_encoding(SimpleNamespace(get_vocab=lambda: {"a": 0}))
