@@ -19,7 +19,7 @@ from ...text.call_reader import FORMS
 from ...text.chat_template import chat_template
 from ...text.forced_calls import ForcedCalls
 from ...text.marked_reasoning import MARKED
-from ...text.parsers import Splitter, mistrals_id, new_id
+from ...text.parsers import Splitter, TokenSplitter, mistrals_id, new_id
 from ...text.reasoning import Reasoning
 from ...text.template_messages import template_messages
 from ..core import Core
@@ -184,10 +184,10 @@ class ChatRenderer:
         text: str = self._core.get_tokenizer().decode(prompt["prompt_token_ids"])
         return text
 
-    def splitter(self, conversation: Conversation, request: Any, prompt_ids: list[int]) -> Splitter | None:
+    def splitter(self, conversation: Conversation, request: Any, prompt_ids: list[int]) -> TokenSplitter | None:
         """A splitter for one sequence; None where the answer is text as it is."""
         if self._harmony is not None:
-            return self._harmony.splitter(conversation, request, prompt_ids)
+            return self._harmony.splitter(conversation, request)
         guide = request.structured_outputs
         forced = None
         if guide is not None and guide.json is not None:

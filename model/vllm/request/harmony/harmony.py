@@ -11,11 +11,10 @@ from ....generation import Conversation, Sampling
 from ....options import Settings
 from ....options.advice.parsers import GPT_OSS, misplaced_parsers
 from ....options.refusal import refuse
-from ....text.parsers import Reasoning, Splitter
 from ...core import Core
 from ...library.internals import tokenize_params
 from ...library.parts import part
-from .answers import HarmonyAnswer
+from .answers import HarmonySplitter
 from .guides import ANY, answer_tag, guided_format
 from .prompts import prompt_ids
 from .vocabulary import load_encoding
@@ -72,19 +71,16 @@ class Harmony:
         tokenize = tokenize_params(truncate_prompt_tokens=sampling.truncate, truncation_side=sampling.cut)
         return self._core.renderer.render_cmpl([parsed], tokenize)[0]
 
-    def splitter(self, conversation: Conversation, request: Any, ids: list[int]) -> Splitter:
-        """What takes one sequence's answer to the prompt of these token ids apart."""
-        callable_ = conversation.tools if conversation.tool_choice != "none" else ()
-        names = [tool["function"]["name"] for tool in callable_]
-        answer = HarmonyAnswer(self._encoding, names, continues=_continues(request))
-        return Splitter(
-            answer,
-            answer,
-            request,
-            Reasoning(None, None, ids),
+    def splitter(self, conversation: Conversation, request: Any) -> HarmonySplitter:
+        """What takes one sequence's answer apart."""
+        tools = conversation.tools if conversation.tool_choice != "none" else ()
+        names = [tool["function"]["name"] for tool in tools]
+        return HarmonySplitter(
+            self._encoding,
+            names,
+            continues=_continues(request),
             one_call=not conversation.parallel_tool_calls,
             show_reasoning=conversation.include_reasoning,
-            by_tokens=True,
         )
 
     def forced(self, conversation: Conversation) -> StructuredOutputsParams | None:
