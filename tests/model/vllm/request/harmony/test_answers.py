@@ -151,7 +151,8 @@ def same(outcome: Outcome | str, case: Case) -> bool:
         return False
     (content, reasoning, calls), (text, thought, right) = outcome, expected(case)
     texts = ["".join(one.split()) for one in (content, reasoning)] == ["".join(one.split()) for one in (text, thought)]
-    return texts and [(name, arguments or {}) for name, arguments in calls] == right
+    ours, found = ([(name, arguments or {}) for name, arguments in one] for one in (right, calls))
+    return texts and ours == found
 
 
 def test_vllms_own_parser_agrees() -> None:
