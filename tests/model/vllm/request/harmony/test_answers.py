@@ -1,6 +1,6 @@
 """Answers of gpt-oss: a table of what the model writes and what is to become of it, beside vLLM's own parser.
 
-Ours is right in each case, in any split; the table says of each why vLLM's is not (tried in 0.26, 0.28 and 0.32).
+Ours is right in each case, in any split; the table says of each why vLLM's is not (tried in 0.26 and 0.32).
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from .....kit.api.options import make_settings
 from .....kit.api.types import Conversation, Generation, Sampling, Started, StructuredOutput
 from .....kit.engines import backends
 from .....kit.engines.backends import deltas
-from .....kit.engines.gpt_oss import with_options
+from .....kit.engines.gpt_oss import front, with_options
 from .....kit.engines.start import in_process
 from .....kit.models.vocabularies import vocabulary
 
@@ -76,8 +76,6 @@ def backend(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         (folder / file.name).symlink_to(file)
     options = {
         "load_format": "dummy", "max_model_len": "2048", "stream_interval": "3",
-        # What has learned nothing may write white space for ever.
-        "structured_outputs_config": '{"disable_any_whitespace": true}',
     }  # fmt: skip
     engine = in_process(make_settings(folder, **options))
     yield engine
@@ -95,8 +93,12 @@ USER = ({"role": "user", "content": "How is the weather?"},)
 FORCED = Conversation(messages=USER, tools=(TOOL,), tool_choice="required")
 NAMED = Conversation(messages=USER, tools=(TOOL,), tool_choice="auto", function="get_weather")
 PLAIN = Conversation(messages=USER)
-BANNED = {200_005: -100.0}
-"""No token that begins a channel: what is left for a call is its other form."""
+
+
+def likely() -> dict[int, float]:
+    """What makes a model that has learned nothing end its messages, and write JSON without white space."""
+    tokenizer = front().get_tokenizer()
+    return {**dict.fromkeys(tokenizer.encode('{"unit":"celsius"}'), 90.0), tokenizer.encode("<|end|>")[0]: 100.0}
 
 
 def run(backend: Any, prompt: Conversation, *, stream: bool, **sampling: Any) -> tuple[str, str, list[Any], Any]:
@@ -112,7 +114,7 @@ def run(backend: Any, prompt: Conversation, *, stream: bool, **sampling: Any) ->
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize("prompt", [FORCED, NAMED], ids=["required", "named"])
 def test_a_forced_call_is_a_call(backend: Any, prompt: Conversation, *, stream: bool) -> None:
-    text, _, calls, finish = run(backend, prompt, stream=stream, logit_bias=BANNED)
+    text, _, calls, finish = run(backend, prompt, stream=stream, logit_bias=likely())
     assert text == ""
     ((name, arguments),) = calls
     assert name == "get_weather"
@@ -123,9 +125,7 @@ def test_a_forced_call_is_a_call(backend: Any, prompt: Conversation, *, stream: 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 def test_a_guided_answer_is_json(backend: Any, *, stream: bool) -> None:
     guide = StructuredOutput(json_schema=json.dumps(SCHEMA))
-    text, reasoning, calls, _ = run(
-        backend, PLAIN, stream=stream, structured_output=guide, max_tokens=2000, logit_bias={200_007: 50.0}
-    )
+    text, reasoning, calls, _ = run(backend, PLAIN, stream=stream, structured_output=guide, logit_bias=likely())
     assert json.loads(text)["unit"] in ("celsius", "fahrenheit")
     assert calls == []
     assert isinstance(reasoning, str)
