@@ -58,7 +58,7 @@ class HarmonySplitter:
         self._one_call = one_call
         self._show_reasoning = show_reasoning
         self._kind: Kind = "content" if continues else ""
-        self._header: list[int] = []
+        self._header: list[Token] = []
         """The tokens of the header so far."""
         self._said: set[Kind] = set()
         """The kinds of which there is text."""
@@ -89,13 +89,13 @@ class HarmonySplitter:
                 self._begin(part)
             elif token.id == self._start or token.id in self._ends:
                 self._show_header(part)
-                self._header = [token.id] if token.id == self._start else []
+                self._header = [token] if token.id == self._start else []
             else:
-                self._header.append(token.id)
+                self._header.append(token)
         elif token.id in (self._start, self._channel) or token.id in self._ends:
             # The model may forget to end a message.
             self._end_call(part)
-            self._kind, self._header = "", [] if token.id in self._ends else [token.id]
+            self._kind, self._header = "", [] if token.id in self._ends else [token]
         else:
             if self._kind == "reasoning":
                 self.reasoning_tokens += 1
@@ -106,7 +106,7 @@ class HarmonySplitter:
         read = self._read()
         if read is None:
             self._set("content")
-            self._say(part, ROLE.sub("", self._encoding.decode([*self._header, self._message]), count=1))
+            self._say(part, ROLE.sub("", self._written() + "<|message|>", count=1))
             return
         role, channel, recipient = read
         if role != "assistant":
@@ -120,10 +120,11 @@ class HarmonySplitter:
 
     def _read(self) -> tuple[str, str | None, str | None] | None:
         """Role, channel and recipient; None where openai_harmony cannot read them."""
-        role = None if self._header[:1] == [self._start] else part_of("openai_harmony:Role.ASSISTANT")
+        ids = [token.id for token in self._header]
+        role = None if ids[:1] == [self._start] else part_of("openai_harmony:Role.ASSISTANT")
         parser = part_of("openai_harmony:StreamableParser")(self._encoding, role=role)
         try:
-            for token_id in (*self._header, self._message):
+            for token_id in (*ids, self._message):
                 parser.process(token_id)
         except part_of("openai_harmony:HarmonyError"):
             return None
@@ -136,12 +137,17 @@ class HarmonySplitter:
 
     def _show_header(self, part: Part) -> None:
         """A message that ends in its header is content, unless nothing has been said in it."""
-        text = self._encoding.decode(self._header)
+        text = self._written()
         self._header = []
         if not BEGUN.fullmatch(text):
             self._set("content")
             self._say(part, ROLE.sub("", text, count=1))
             self._kind = ""
+
+    def _written(self) -> str:
+        """The header as it stands. Of marks the detokenizer has no text."""
+        special, decode = self._encoding.is_special_token, self._encoding.decode
+        return "".join(token.text or (decode([token.id]) if special(token.id) else "") for token in self._header)
 
     def _say(self, part: Part, text: str) -> None:
         kind = self._kind

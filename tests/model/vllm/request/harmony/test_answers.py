@@ -173,9 +173,10 @@ def test_one_call_where_there_may_be_one() -> None:
     assert outcome == ("", "", [WEATHER])
 
 
-def test_a_stop_string_cuts_the_text() -> None:
+@pytest.mark.parametrize("begin", ["<|channel|>final<|message|>", ""], ids=["final", "no message"])
+def test_a_stop_string_cuts_the_text(begin: str) -> None:
     """The text is the detokenizer's: what it has cut of a token's text is not shown."""
-    given = tokens("<|channel|>final<|message|>It is sunny")
+    given = tokens(f"{begin}It is sunny")
     asked = conversation(CASES["final"])
     splitter = gpt_oss().splitter(asked, gpt_oss().request(asked), [])
     assert splitter is not None
