@@ -113,6 +113,7 @@ PARTS = (
     "vllm.v1.structured_output.backend_xgrammar:validate_xgrammar_grammar",
     "vllm.v1.structured_output.backend_xgrammar:XgrammarBackend.compile_grammar",
     "vllm.v1.structured_output.request:get_structured_output_key",
+    "vllm.v1.structured_output.utils:grammar_is_likely_lark",
     "vllm.v1.engine:EngineCoreRequest.reasoning_ended",
     "vllm.v1.engine:EngineCoreRequest.abort_immediately",
     "vllm.v1.engine:EngineCoreRequest.prompt_token_ids",

@@ -116,13 +116,16 @@ def _tagged(tag: str) -> StructuredOutputsParams:
 
 
 def _as_compiled(guided: StructuredOutputsParams) -> StructuredOutputsParams:
-    """The same as xgrammar is to have it (a grammar in Lark's form in EBNF); raises ValueError."""
+    """The same as xgrammar is to have it: a grammar in Lark's form in EBNF; raises what vLLM raises, and ValueError."""
     from vllm import SamplingParams
 
     made = copy.copy(guided)
     part("vllm.v1.structured_output.backend_xgrammar:validate_xgrammar_grammar")(
         SamplingParams(structured_outputs=made)
     )
+    if made.grammar is not None and part("vllm.v1.structured_output.utils:grammar_is_likely_lark")(made.grammar):
+        # vLLM 0.32 leaves it to xgrammar, which does not look for it in a tag.
+        made.grammar = str(part("xgrammar:Grammar.from_lark")(made.grammar))
     return made
 
 
