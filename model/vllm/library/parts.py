@@ -91,6 +91,7 @@ PARTS = (
     "vllm.parser:Parser.adjust_request",
     "vllm.entrypoints.openai.parser.harmony_utils:REASONING_EFFORT",
     "vllm.entrypoints.openai.parser.harmony_utils:build_harmony_preamble(with_custom_tools)",
+    "vllm.entrypoints.openai.parser.harmony_utils:build_harmony_preamble(reasoning_effort)",
     "vllm.entrypoints.openai.parser.harmony_utils:extract_function_from_recipient",
     "vllm.entrypoints.openai.parser.harmony_utils:extract_instructions_from_messages",
     "vllm.entrypoints.openai.parser.harmony_utils:get_encoding",

@@ -76,7 +76,7 @@ WITHOUT = {
 """Private names that are in no table, each with what happens in a vLLM that does not have it."""
 
 LIBRARIES = (
-    "argparse", "ast", "asyncio", "contextlib", "copy", "dataclasses", "functools", "hashlib", "huggingface_hub",
+    "argparse", "ast", "asyncio", "base64", "contextlib", "copy", "dataclasses", "functools", "hashlib", "huggingface_hub",
     "importlib", "importlib.machinery", "importlib.util", "inspect", "itertools", "json", "logging", "msgspec",
     "msgspec.json", "msgspec.msgpack", "msgspec.structs", "multiprocessing", "numpy", "openai_harmony", "os", "pathlib",
     "prometheus_client", "prometheus_client.openmetrics.exposition", "psutil", "pydantic", "re", "secrets", "signal",
@@ -109,8 +109,10 @@ OTHERS = {
     "ast": ("lineno",),
     "concurrent.futures": ("cancel_futures",),
     "dataclasses": ("frozen",),
+    "hashlib": ("hexdigest",),
     "huggingface_hub": ("files_metadata", "rfilename", "siblings"),
     "msgspec": ("bases", "str_keys"),
+    "openai_harmony": ("allowed_special",),
     "os": ("st_mtime_ns", "st_size"),
     "prometheus_client": ("auto_describe", "escaping"),
     "psutil": ("available",),
