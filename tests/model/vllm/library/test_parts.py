@@ -76,7 +76,8 @@ WITHOUT = {
 """Private names that are in no table, each with what happens in a vLLM that does not have it."""
 
 LIBRARIES = (
-    "argparse", "ast", "asyncio", "base64", "contextlib", "copy", "dataclasses", "functools", "hashlib", "huggingface_hub",
+    "argparse", "ast", "asyncio", "base64", "contextlib", "copy", "dataclasses", "functools", "hashlib",
+    "huggingface_hub",
     "importlib", "importlib.machinery", "importlib.util", "inspect", "itertools", "json", "logging", "msgspec",
     "msgspec.json", "msgspec.msgpack", "msgspec.structs", "multiprocessing", "numpy", "openai_harmony", "os", "pathlib",
     "prometheus_client", "prometheus_client.openmetrics.exposition", "psutil", "pydantic", "re", "secrets", "signal",
