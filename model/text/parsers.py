@@ -25,7 +25,7 @@ from .forced_calls import ForcedCalls
 from .marked_reasoning import MarkedReasoning, Marks
 from .reasoning import Reasoning
 
-__all__ = ["MakeParser", "Part", "Splitter", "split", "split_whole"]
+__all__ = ["MakeParser", "Part", "Splitter", "TokenSplitter", "split", "split_whole"]
 
 log = logging.getLogger(__name__)
 
@@ -68,6 +68,24 @@ class ReadCall:
 
     name: str = ""
     arguments: str = ""
+
+
+class TokenSplitter(Protocol):
+    """What splits an answer as its tokens come; one that is not streamed, too, where it is no Splitter."""
+
+    @property
+    def reasoning_tokens(self) -> int:
+        """How many of the tokens so far belong to the reasoning."""
+        ...
+
+    @property
+    def dropped(self) -> int:
+        """How many characters of the answer it has made nothing of."""
+        ...
+
+    def feed(self, tokens: Iterable[Token], *, ended: bool, cut: bool = False) -> Part:
+        """Takes the next tokens; with `ended` they are the last. cut: whether the model has not ended the answer."""
+        ...
 
 
 class MakeParser(Protocol):
@@ -432,7 +450,7 @@ def _rest(whole: str, told: str) -> str:
     return whole[at + len(told) :] if at >= 0 else ""
 
 
-def split(splitter: Splitter | None, delta: Delta, *, shown: bool) -> Delta:
+def split(splitter: TokenSplitter | None, delta: Delta, *, shown: bool) -> Delta:
     """`delta` of a stream, taken apart where there is a splitter; its tokens only where they are `shown`."""
     if splitter is None:
         return delta
@@ -450,7 +468,7 @@ def split_whole(splitter: Splitter | None, delta: Delta, ids: list[int]) -> Delt
     return _with(part, delta, splitter, delta.tokens)
 
 
-def _with(part: Part, delta: Delta, splitter: Splitter, tokens: Iterable[Token]) -> Delta:
+def _with(part: Part, delta: Delta, splitter: TokenSplitter, tokens: Iterable[Token]) -> Delta:
     """`part` of an answer in place of the text of `delta`, with its `tokens`."""
     finish = delta.finish
     if finish is not None:

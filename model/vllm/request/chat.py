@@ -20,7 +20,7 @@ from ...text.call_reader import CallForm, form_of
 from ...text.chat_template import chat_template
 from ...text.forced_calls import ForcedCalls
 from ...text.marked_reasoning import MARKED
-from ...text.parsers import Splitter
+from ...text.parsers import Splitter, TokenSplitter
 from ...text.reasoning import Reasoning
 from ...text.template_messages import template_messages
 from ..core import Core
@@ -28,6 +28,7 @@ from ..guides.beginning import Beginning, beginning
 from ..guides.joined import tool_format
 from ..library.internals import keep_linear, tokenize_params
 from ..library.parts import part
+from .harmony.harmony import harmony_of
 from .images import ImageDecoder, processor_faults, with_pictures
 from .prompt import path_of
 from .results import holds_images, shows_images
@@ -66,11 +67,16 @@ class ChatRenderer:
         self._form = part("vllm.entrypoints.openai.chat_completion.protocol:ChatCompletionRequest")
         self._by_mistral: bool = part("vllm.utils.mistral:is_mistral_tokenizer")(core.get_tokenizer())
         self._plain = self._form(messages=[{"role": "user", "content": ""}])
+        self._harmony = harmony_of(core, settings)
+        """What gpt-oss has in place of a chat template, and of vLLM's parsers."""
         self._roles = self._roles_of(None)
         self._shows_images: bool | None = None
         """Whether the template shows images in results; None: it has not been tried."""
         self._ids: str = MISTRAL if self._by_mistral else part(ID_TYPE)(core.model_config)
         """Which ids calls have."""
+        if self._harmony is not None:
+            self.reasoning_end = None
+            return
         # Fails at start, not at the first request that needs a parser. Some need a model's own tokens.
         tried = getattr(self._try("tool_call_parser", settings.tool_call_parser, None), "tool_parser", None)
         self._by_engine = getattr(tried, "engine_based_streaming", False)
@@ -93,7 +99,7 @@ class ChatRenderer:
         from pydantic import ValidationError
 
         template = conversation.chat_template
-        if template is not None and self._by_mistral:
+        if template is not None and (self._by_mistral or self._harmony is not None):
             raise UnsupportedError(f"{TEMPLATE}: not supported with this model, whose prompts need none", TEMPLATE)
         roles = self._roles if template is None else self._roles_of(template)
         messages = template_messages(
@@ -121,6 +127,9 @@ class ChatRenderer:
             first = error.errors()[0]
             path = _path(first["loc"])
             raise ParameterError(f"{path}: {first['msg']}", path) from None
+        if self._harmony is not None:
+            request.structured_outputs = self._harmony.forced(conversation)
+            return request
         arguments = request.chat_template_kwargs or {}
         parser = self._new(self._tool_parser(conversation), self._settings.reasoning_parser, request.tools, arguments)
         if parser is None:
@@ -156,8 +165,10 @@ class ChatRenderer:
         an image is touched (0.32).
         """
         pictures = self.images.decode(images)
-        chat = request.build_chat_params(self._template, self._settings.chat_template_content_format)
         hidden = self._settings.exclude_tools_when_tool_choice_none and request.tool_choice == "none"
+        if self._harmony is not None:
+            return self._harmony.render(request, sampling, shortened, tools=not hidden)
+        chat = request.build_chat_params(self._template, self._settings.chat_template_content_format)
         if request.tools and not hidden:
             tools = [tool.model_dump() for tool in request.tools if not getattr(tool, "defer_loading", None)]
             chat = chat.with_defaults({"tools": tools})
@@ -223,11 +234,13 @@ class ChatRenderer:
 
     def splitter(
         self, conversation: Conversation, request: Any, prompt_ids: list[int], *, reasons: bool = True
-    ) -> Splitter | None:
+    ) -> TokenSplitter | None:
         """A splitter for one sequence; None where the answer is text as it is.
 
         `reasons`: whether reasoning may come.
         """
+        if self._harmony is not None:
+            return self._harmony.splitter(conversation, request)
         guide = request.structured_outputs
         forced = None
         if guide is not None and guide.json is not None:
@@ -262,6 +275,10 @@ class ChatRenderer:
         """Whether a token is nothing but white space."""
         return not self._core.get_tokenizer().decode([token_id]).strip()
 
+    def placed(self, conversation: Conversation, request: Any, guided: Any, path: str | None) -> tuple[Any, str | None]:
+        """A guide and the path of what asked for it, once it holds where in an answer it is to hold."""
+        return (guided, path) if self._harmony is None else self._harmony.placed(conversation, request, guided, path)
+
     def reasoner(self) -> Any:
         """vLLM's parser of the reasoning, or None."""
         return getattr(self._new(None, self._settings.reasoning_parser, None, {}), "reasoning_parser", None)
@@ -273,6 +290,8 @@ class ChatRenderer:
 
         `waits`: whether the core can wait for the end of reasoning that may come.
         """
+        if self._harmony is not None:
+            return Beginning(at_once=True)
         reasoning = self._reasoning(prompt_ids)
         if conversation is None:
             return Beginning(at_once=not reasoning.open)
@@ -283,7 +302,8 @@ class ChatRenderer:
 
     def tool_format(self, conversation: Conversation, request: Any) -> Any:
         """The form of calls that may be made beside a guide (guides/joined.py); None where there is none."""
-        if not conversation.tools or conversation.forced or conversation.tool_choice == "none":
+        nothing = not conversation.tools or conversation.forced or conversation.tool_choice == "none"
+        if nothing or self._harmony is not None:
             return None
         parser = self._new(self._tool_parser(conversation), None, request.tools, request.chat_template_kwargs or {})
         return tool_format(parser, request)
@@ -299,7 +319,7 @@ class ChatRenderer:
             raise OptionError(f"option.{option}: {name!r} cannot be used with this model: {error}", option) from error
 
     def _feed_once(self, tool_parser: str) -> None:
-        """Raises OptionError for a parser that vLLM lists without being able to use it so (gpt-oss's, `openai`)."""
+        """Raises OptionError for a parser that vLLM lists without being able to use it so."""
         conversation = Conversation(messages=({"role": "user", "content": "a"},), tools=(TRIAL,), tool_choice="auto")
         try:
             splitter = self.splitter(conversation, self.request(conversation), [])

@@ -16,7 +16,7 @@ from ...errors import ParameterError, RequestError, raised_by_us
 from ...generation import Conversation, Generation, Sampling
 from ...media.images import Image
 from ...options import Settings
-from ...text.parsers import Splitter
+from ...text.parsers import TokenSplitter
 from ...text.prompt_limits import check_ids, max_new_tokens_for, with_truncation
 from ...text.response_limit import check_size
 from ..core import Core
@@ -56,7 +56,7 @@ class Prepared:
     images: Sequence[Image]
     requests: list[Any]
     """EngineCoreRequests, without their names; without images that the core has."""
-    splitters: list[Splitter | None]
+    splitters: list[TokenSplitter | None]
     guide: Guide | None
 
 
@@ -123,6 +123,9 @@ class Requests:
             guide = sampling.structured_output
             calls = self._chat.tool_format(conversation, request) if conversation and guide else None
             guided, path = structured_outputs(guide, conversation, request, self._guides, calls)
+            if conversation is not None:
+                placed, path = self._chat.placed(conversation, request, guided, path)
+                guided = placed if placed is guided or path is None else self._guides.compiled(path, placed)
             extra = self._typical.arguments(sampling)
             params = sampling_params(
                 generation, self._defaults, max_tokens, None if self._guides.decides else guided, extra,

@@ -79,12 +79,12 @@ WITHOUT = {
 """Private names that are in no table, each with what happens in a vLLM that does not have it."""
 
 LIBRARIES = (
-    "argparse", "ast", "asyncio", "contextlib", "copy", "copyreg", "dataclasses", "functools", "hashlib",
+    "argparse", "ast", "asyncio", "base64", "contextlib", "copy", "copyreg", "dataclasses", "functools", "hashlib",
     "huggingface_hub", "importlib", "importlib.machinery", "importlib.util", "inspect", "io", "itertools", "json",
     "llguidance", "logging", "msgspec", "msgspec.json", "msgspec.msgpack", "msgspec.structs", "multiprocessing",
-    "numpy", "os", "pathlib", "prometheus_client", "prometheus_client.openmetrics.exposition", "psutil", "pydantic",
-    "re", "secrets", "signal", "struct", "sys", "tempfile", "threading", "time", "tokenizers", "tokenizers.decoders",
-    "torch", "torch.cuda", "traceback", "transformers", "types", "typing", "uuid", "xgrammar",
+    "numpy", "openai_harmony", "os", "pathlib", "prometheus_client", "prometheus_client.openmetrics.exposition",
+    "psutil", "pydantic", "re", "secrets", "signal", "struct", "sys", "tempfile", "threading", "time", "tokenizers",
+    "tokenizers.decoders", "torch", "torch.cuda", "traceback", "transformers", "types", "typing", "uuid", "xgrammar",
 )  # fmt: skip
 CLASSES = (
     "argparse:Action", "argparse:ArgumentParser", "asyncio:AbstractEventLoop", "asyncio:Queue", "asyncio:Task",
@@ -93,6 +93,7 @@ CLASSES = (
     "builtins:set", "builtins:str", "builtins:tuple", "builtins:type", "importlib.machinery:ModuleSpec",
     "importlib.machinery:SourceFileLoader", "inspect:Parameter", "inspect:Signature", "itertools:chain",
     "llguidance:LLMatcher", "logging:LogRecord", "logging:Logger", "multiprocessing:Process", "numpy:ndarray",
+    "openai_harmony:HarmonyEncoding", "openai_harmony:StreamableParser",
     "opentelemetry.sdk.trace:TracerProvider", "pathlib:Path", "prometheus_client:CollectorRegistry",
     "pydantic:BaseModel", "pydantic:ValidationError", "re:Match", "re:Pattern", "struct:Struct", "threading:Event",
     "threading:Lock", "threading:Thread", "tokenizers:Encoding", "tokenizers:Tokenizer", "torch:Tensor",
@@ -111,9 +112,11 @@ OTHERS = {
     "ast": ("lineno",),
     "concurrent.futures": ("cancel_futures",),
     "dataclasses": ("frozen",),
+    "hashlib": ("hexdigest",),
     "llguidance": ("log_level",),
     "huggingface_hub": ("files_metadata", "rfilename", "siblings"),
     "msgspec": ("bases", "str_keys"),
+    "openai_harmony": ("allowed_special",),
     "os": ("st_mtime_ns", "st_size"),
     "prometheus_client": ("auto_describe", "escaping"),
     "psutil": ("available",),

@@ -115,7 +115,7 @@ UNFIT = {
     "hf": "response_template",
     # Up to 0.28, of which the CPU builds lack it.
     "minimax_m3": "_rust_tool_parser",
-    "openai": "'openai' is not supported",
+    "openai": "it reads the answers of type gpt_oss alone",
 }
 """What must be there for it: a package, a tokenizer's own metadata; gpt-oss's answers vLLM reads in another way."""
 
