@@ -42,7 +42,7 @@ class CallForm:
 TAGGED = CallForm(("<tool_call>",), "</tool_call>")
 LISTED = CallForm(("<tool_calls>",), "</tool_calls>", ends_itself=True)
 PYTHONIC = CallForm(("[",), first=True, stream="then", closing=("]",))
-JSON = CallForm(('{"', '{ "', '{\n', "<|python_tag|>"))
+JSON = CallForm(('{"', '{ "', "{\n", "<|python_tag|>"))
 
 FORMS: Mapping[str, CallForm] = {
     "apertus": CallForm(("<|tools_prefix|>",), stream="first"),

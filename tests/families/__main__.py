@@ -26,7 +26,9 @@ def main(names: list[str]) -> None:
             known = family(name)
             for pair, case, parsers in made_for(known, model_config(Path(folder), known)):
                 both = {"ours": parsers.ours, "vLLM": parsers.theirs}
-                answers = {who: {way: run(case, size) for way, size in ways_of(case).items()} for who, run in both.items()}
+                answers = {
+                    who: {way: run(case, size) for way, size in ways_of(case).items()} for who, run in both.items()
+                }
                 right = {who: {way: is_right(one, case) for way, one in ways.items()} for who, ways in answers.items()}
                 marks = {who: "".join("-+"[one] for one in ways.values()) for who, ways in right.items()}
                 verdict = judged(right["ours"], right["vLLM"])

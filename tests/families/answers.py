@@ -6,7 +6,7 @@ Case --Vocabulary--> tokens --Parsers.ours--> Answer;  --Parsers.theirs--> Answe
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import islice
@@ -235,5 +235,3 @@ def _add(calls: list[list[str]], index: int, name: str, arguments: str) -> None:
         calls.append(["", ""])
     calls[index][0] += name
     calls[index][1] += arguments
-
-

@@ -29,5 +29,11 @@ def test_calls_in_a_conversation() -> None:
     calls = tuple(Call(one, "f", "{}") for one in "ab")
     form: dict[str, Any] = {"role": "assistant", "content": None, "tool_calls": [{}]}
     bare: dict[str, Any] = {"role": "assistant", "content": "a", "tool_calls": None}
-    given: list[Any] = [Message("user", "Hi"), Message("assistant", calls=calls), Message("tool", "A", call_id="a"), form, bare]
+    given: list[Any] = [
+        Message("user", "Hi"),
+        Message("assistant", calls=calls),
+        Message("tool", "A", call_id="a"),
+        form,
+        bare,
+    ]
     assert calls_in(given) == 3
