@@ -16,8 +16,8 @@ import msgspec
 
 from ..events import LOWEST_LOGPROB, Delta, EngineEvent, Finish, FinishReason, Prefill, Started, Token, TopToken
 from ..generation import Generation, Sampling
+from ..text.answers.parsers import Splitter, TokenSplitter, split, split_whole
 from ..text.detokenizer import Detokenizer, StopFinder
-from ..text.parsers import Splitter, TokenSplitter, split, split_whole
 from ..text.prompt_pieces import PIECE
 from ..text.response_limit import too_long, weight
 from ..text.tokenizer import Tokenizer

@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ...text.reasoning import Reasoning
+from ...text.answers.reasoning import Reasoning
 
 __all__ = ["Beginning", "beginning"]
 

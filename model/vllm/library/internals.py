@@ -17,7 +17,7 @@ from functools import cache
 from typing import Any
 
 from ...errors import StartError
-from ...text.answer_ids import AnswerIds
+from ...text.answers.answer_ids import AnswerIds
 from .parts import RUN_V2_BUDGETS, RUN_V2_PROCESSORS, part
 
 __all__ = [
@@ -148,8 +148,8 @@ def _params_class() -> Any:
 
 
 def keep_linear(parser: Any) -> None:
-    """Lets one of vLLM's parsers take the same time for each token of an answer (see text/answer_ids.py), if it keeps
-    its tokens as is known here.
+    """Lets one of vLLM's parsers take the same time for each token of an answer (see
+    text/answers/answer_ids.py), if it keeps its tokens as is known here.
     """
     try:
         parser._stream_state = _state_class()(**vars(parser._stream_state))

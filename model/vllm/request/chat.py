@@ -1,6 +1,6 @@
 """Conversations on vLLM: the model's chat template, and the parsers that its answers are split by.
 
-Conversation --request--> vLLM's ChatCompletionRequest --render--> prompt;  --splitter--> Splitter (text/parsers.py)
+Conversation --request--> vLLM's ChatCompletionRequest --render--> prompt;  --splitter--> Splitter
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from ...events import Token
 from ...generation import Conversation, Sampling
 from ...media.images import Image
 from ...options import Settings
-from ...text.call_ids import MISTRAL, call_ids, calls_in
-from ...text.call_reader import CallForm, form_of
+from ...text.answers.call_ids import MISTRAL, call_ids, calls_in
+from ...text.answers.call_reader import CallForm, form_of
+from ...text.answers.forced_calls import ForcedCalls
+from ...text.answers.marked_reasoning import MARKED
+from ...text.answers.parsers import Splitter, TokenSplitter
+from ...text.answers.reasoning import Reasoning
 from ...text.chat_template import chat_template
-from ...text.forced_calls import ForcedCalls
-from ...text.marked_reasoning import MARKED
-from ...text.parsers import Splitter, TokenSplitter
-from ...text.reasoning import Reasoning
 from ...text.template_messages import template_messages
 from ..core import Core
 from ..guides.beginning import Beginning, beginning

@@ -1,4 +1,4 @@
-"""An answer of gpt-oss, taken apart token by token: a TokenSplitter (text/parsers.py).
+"""An answer of gpt-oss, taken apart token by token: a TokenSplitter (text/answers/parsers.py).
 
     <|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>final<|message|>Hi!<|return|>
         --HarmonySplitter.feed--> reasoning "Hm.", text "Hi!"
@@ -20,7 +20,7 @@ from collections.abc import Collection, Iterable
 from typing import Any, Literal
 
 from ....events import CallDelta, Token
-from ....text.parsers import Part, new_id
+from ....text.answers.parsers import Part, new_id
 from ...library.parts import part as part_of
 
 __all__ = ["HarmonySplitter"]

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from lmi.model.text.forced_calls import ForcedCalls
+from lmi.model.text.answers.forced_calls import ForcedCalls
 
-from ...kit.answers.events import JoinedCall, join_calls
+from ....kit.answers.events import JoinedCall, join_calls
 
 letters = st.text(st.characters(exclude_categories=["Cs"]), max_size=8) | st.text('{}[]",\\:/ \n', max_size=8)
 values = st.recursive(

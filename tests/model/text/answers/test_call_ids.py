@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from lmi.model.text.call_ids import KIMI, MISTRAL, call_ids, calls_in
+from lmi.model.text.answers.call_ids import KIMI, MISTRAL, call_ids, calls_in
 
-from ...kit.api.conversation import Call, Message
+from ....kit.api.conversation import Call, Message
 
 
 def test_ids_by_family() -> None:

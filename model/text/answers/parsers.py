@@ -18,7 +18,7 @@ from typing import Any, Protocol
 
 from msgspec.structs import replace
 
-from ..events import CallDelta, Delta, Token
+from ...events import CallDelta, Delta, Token
 from .call_ids import new_id
 from .call_reader import CallForm, CallReader
 from .forced_calls import ForcedCalls
@@ -443,7 +443,7 @@ def _ends_with(text: str, shown: str) -> bool:
 
 
 def _rest(whole: str, told: str) -> str:
-    """What of the text of an answer has not been told yet. Parsers of streams and of whole answers strip white space."""
+    """What of the text of an answer has not been told yet. Parsers may have stripped white space."""
     if told not in whole:
         told = told.strip()
     at = whole.find(told)

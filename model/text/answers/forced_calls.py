@@ -14,7 +14,7 @@ import re
 
 from msgspec.structs import replace
 
-from ..events import CallDelta
+from ...events import CallDelta
 from .call_ids import CallIds
 
 __all__ = ["ForcedCalls", "JsonValue"]

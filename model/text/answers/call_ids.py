@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from itertools import count
 from typing import Any
 
-from ..conversation import Message
+from ...conversation import Message
 
 __all__ = ["KIMI", "MISTRAL", "CallIds", "call_ids", "calls_in", "new_id"]
 

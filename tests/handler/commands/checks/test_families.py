@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from lmi.handler.commands.check_families import family_lines
+from lmi.handler.commands.checks.families import family_lines
 
-from ...kit.api.options import load_settings
-from ...kit.models.vocabularies import vocabulary
+from ....kit.api.options import load_settings
+from ....kit.models.vocabularies import vocabulary
 
 CHATML = '{% for tool in tools %}<tool_call>\n{"name": {% endfor %}'
 
