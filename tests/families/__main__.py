@@ -1,7 +1,7 @@
 """Shows who reads a family's answers right: python -m tests.families [-v] NAME ...
 
-For each case and pair of parsers: ours and vLLM's, whole, and by one, three and all tokens; + is right, - is wrong. A line
-ends with what the test says of it. With -v: what comes of those that are wrong.
+For each case and pair of parsers: ours and vLLM's, whole, and by one, three and all tokens; + is right, - is wrong. A
+line ends with what the test says of it. With -v: what comes of those that are wrong.
 """
 
 from __future__ import annotations

@@ -42,8 +42,8 @@ class Answer:
 
 
 def is_right(answer: Answer, case: Case) -> bool:
-    """White space around a text says nothing, nor any in reasoning. Of a call that was cut off, its beginning is right, and so is none, or
-    what the model wrote as text: nothing is made up.
+    """White space around a text says nothing, nor any in reasoning. Of a call that was cut off, its beginning is right,
+    and so is none, or what the model wrote as text: nothing is made up.
     """
     if answer.error or answer.reasoning.split() != (case.reasoning or "").split():
         return False

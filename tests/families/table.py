@@ -9,7 +9,7 @@ A file is one family's, which one reads and adds to:
     tokens = ["<tool_call>", ...]      # that the family's vocabulary has; `special_tokens`: that are left out of texts
     prompt = "<|im_start|>assistant\n" # what prompts end with
     end = "<|im_end|>"                 # the token that ends a message
-    model = { architectures = ["Cohere2ForCausalLM"], model_type = "cohere2" }  # what its config.json has, where that counts
+    model = { architectures = ["Cohere2ForCausalLM"], model_type = "cohere2" }  # what config.json has
     tools = '''[{"name": ..., "parameters": ...}]'''  # in place of TOOLS
 
     [[case]]

@@ -59,8 +59,8 @@ def known() -> tuple[set[str], set[str]]:
 def judged(ours: Mapping[str, bool], theirs: Mapping[str, bool]) -> str:
     """What is to be said of a case, by the ways that are right: "" where nothing is.
 
-    "wrong": vLLM is right whole and ours is not; or vLLM is right in any way, and our stream is not. "whole": vLLM is wrong
-    whole, as ours is, and our streams are right. "neither": nobody is right.
+    "wrong": vLLM is right whole and ours is not; or vLLM is right in any way, and our stream is not. "whole": vLLM is
+    wrong whole, as ours is, and our streams are right. "neither": nobody is right.
     """
     if all(ours.values()):
         return ""

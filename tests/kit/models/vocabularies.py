@@ -114,17 +114,6 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "moe_intermediate_size": 64,
         "first_k_dense_replace": 1,
     },
-    "gptoss": {
-        "architectures": ["GptOssForCausalLM"],
-        "model_type": "gpt_oss",
-        "vocab_size": 201088,
-        "eos_token_id": 200002,
-        "pad_token_id": 199999,
-        "max_position_embeddings": 131072,
-        "num_local_experts": 4,
-        "num_experts_per_tok": 2,
-        "sliding_window": 128,
-    },
 }
 """By the name of the vocabulary, what its model's configuration says."""
 
