@@ -115,14 +115,14 @@ def family(name: str) -> Family:
     given = tomllib.loads(path.read_text("utf-8"))
     cases = tuple(_case(path, case) for case in given.pop("case"))
     tools = json.loads(given.pop("tools", "null")) or TOOLS
-    lists = {key: tuple(value) if isinstance(value, list) else value for key, value in given.items()}
+    lists: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in given.items()}
     return Family(path.stem, cases, tools=tuple(tools), **lists)
 
 
 def _case(path: Path, given: dict[str, Any]) -> Case:
     try:
         calls = tuple(_call(call) for call in given.pop("calls", ()))
-        versions = {key: tuple(given.pop(key, ())) for key in VERDICTS}
+        versions: dict[str, Any] = {key: tuple(given.pop(key, ())) for key in VERDICTS}
         if not set().union(*versions.values()) <= set(ENDS):
             raise ValueError(f"{', '.join(VERDICTS)}: expected some of {ENDS}")
         return Case(calls=calls, **versions, **given)
