@@ -252,7 +252,7 @@ HISTORY = [
 @pytest.mark.parametrize("kind", ["required", "named"])
 def test_kimis_ids_count_the_calls_of_the_conversation(kimi: SaidEngine, kind: str, before: int, stream: bool) -> None:
     """As vLLM makes them, in its parser of whole answers too; the model has seen no others."""
-    from vllm.parser.abstract_parser import make_tool_call_id
+    from vllm.entrypoints.chat_utils import make_tool_call_id
 
     known = CALLING["openai"]
     body = known.body(kind, [known.tool("run", SCHEMA), known.tool("stop", SCHEMA)], "run", messages=HISTORY[-1:])
