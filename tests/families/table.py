@@ -4,6 +4,7 @@ NAME.toml --family--> Family, with its Cases
 
 A file is one family's, which one reads and adds to:
 
+    models = "Qwen 2.5"                # who writes so
     tool_parsers = ["hermes"]          # vLLM's names; each case is tried with each of them
     reasoning_parsers = ["qwen3"]
     tokens = ["<tool_call>", ...]      # that the family's vocabulary has; `special_tokens`: that are left out of texts
@@ -95,6 +96,7 @@ class Family:
     """Models that write alike."""
 
     name: str
+    models: str
     cases: tuple[Case, ...]
     tool_parsers: tuple[str, ...] = ()
     reasoning_parsers: tuple[str, ...] = ()
@@ -114,9 +116,10 @@ def family(name: str) -> Family:
     path = FOLDER / f"{name}.toml"
     given = tomllib.loads(path.read_text("utf-8"))
     cases = tuple(_case(path, case) for case in given.pop("case"))
+    models: str = given.pop("models")
     tools = json.loads(given.pop("tools", "null")) or TOOLS
     lists: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in given.items()}
-    return Family(path.stem, cases, tools=tuple(tools), **lists)
+    return Family(path.stem, models, cases, tools=tuple(tools), **lists)
 
 
 def _case(path: Path, given: dict[str, Any]) -> Case:

@@ -65,6 +65,7 @@ FORMS: Mapping[str, CallForm] = {
     "longcat": CallForm(("<longcat_tool_call>",), "</longcat_tool_call>"),
     "minicpm5": CallForm(("<function",), "</function>"),
     "olmo3": CallForm(("<function_calls>",), "</function_calls>", stream="then"),
+    "phi4_mini_json": CallForm(("functools[",)),
     "plamo3": CallForm(("<|plamo:begin_tool_requests:plamo|>",), "<|plamo:end_tool_requests:plamo|>"),
     "poolside_v1": CallForm(("<tool_call>",), "</tool_call>", stream="then"),
     "pythonic": PYTHONIC,

@@ -5,6 +5,7 @@ Where ours is another, it is vLLM's of another conversation: the table says whic
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
