@@ -9,11 +9,11 @@ from typing import Any
 import msgspec
 
 from ..answers.openai import SETTINGS
-from ..api.engine import ChatRenderer, renderer_of
+from ..api.engine import ChatRenderer, GuideBackends, renderer_of
 from ..api.types import Token
 from ..models.vocabularies import vocabulary
 
-__all__ = ["front", "gpt_oss", "tokens", "with_options"]
+__all__ = ["front", "gpt_oss", "guide_backends", "tokens", "with_options"]
 
 FIRST_SPECIAL = 199_998
 
@@ -30,6 +30,7 @@ def front() -> Any:
     return SimpleNamespace(
         get_tokenizer=made.get_tokenizer,
         model_config=config.model_config,
+        vllm_config=config,
         renderer=made,
         images=None,
         end_ids=frozenset[int],
@@ -46,6 +47,12 @@ def with_options(**options: Any) -> ChatRenderer:
     """That of an engine with these options."""
     folder = str(vocabulary("gptoss"))
     return ChatRenderer(front(), msgspec.structs.replace(SETTINGS, model_dir=folder, model_id=folder, **options))
+
+
+@cache
+def guide_backends() -> GuideBackends:
+    """Those of conversations, where the options name none."""
+    return GuideBackends(front().vllm_config, front().get_tokenizer(), by_request=True).of_xgrammar()
 
 
 def tokens(text: str) -> list[Token]:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from .....kit.api.types import Conversation, StructuredOutput
-from .....kit.engines.gpt_oss import front, gpt_oss
+from .....kit.engines.gpt_oss import front, gpt_oss, guide_backends
 
 pytestmark = pytest.mark.engine
 
@@ -49,13 +49,13 @@ def compiler() -> Any:
 
 
 def guided(conversation: Conversation, guide: StructuredOutput | None = None) -> Any:
-    """The guide in vLLM's form; None: there is none."""
+    """The guide in vLLM's form, compiled; None: there is none."""
     from .....kit.api.engine import structured_outputs
 
     renderer = gpt_oss()
     request = renderer.request(conversation)
-    made, path = structured_outputs(guide, conversation, request, "xgrammar")
-    return renderer.placed(conversation, request, made, path)[0]
+    made, path = structured_outputs(guide, conversation, request, guide_backends())
+    return renderer.placed(conversation, request, made, path, guide_backends())[0]
 
 
 def taken(guide: Any, text: str) -> str | set[str]:
