@@ -30,7 +30,6 @@ def front() -> Any:
     return SimpleNamespace(
         get_tokenizer=made.get_tokenizer,
         model_config=config.model_config,
-        vllm_config=config,
         renderer=made,
         images=None,
         end_ids=frozenset[int],
@@ -50,9 +49,12 @@ def with_options(**options: Any) -> ChatRenderer:
 
 
 @cache
-def guide_backends() -> GuideBackends:
-    """Those of conversations, where the options name none."""
-    return GuideBackends(front().vllm_config, front().get_tokenizer(), by_request=True).of_xgrammar()
+def guide_backends(name: str) -> GuideBackends:
+    """Those of conversations, where the options name this one."""
+    config = SimpleNamespace(
+        structured_outputs_config=SimpleNamespace(backend=name), model_config=front().model_config
+    )
+    return GuideBackends(config, front().get_tokenizer(), by_request=True).of_xgrammar()
 
 
 def tokens(text: str) -> list[Token]:
