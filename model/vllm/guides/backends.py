@@ -7,6 +7,8 @@ compile fails there, and has ended it for everyone.
     a structural tag's formats   xgrammar
     anything else                xgrammar, or guidance where that cannot
 
+What is to become part of a structural tag, as all guides of gpt-oss's conversations, is asked of xgrammar alone.
+
 A backend that `option.structured_outputs_config` names is the only one. vLLM's `auto` asks outlines where there
 is `patternProperties` (0.26.0 to 0.32.0): outlines refuses it or lets it through, guidance enforces it.
 

@@ -51,9 +51,7 @@ def with_options(**options: Any) -> ChatRenderer:
 @cache
 def guide_backends(name: str) -> GuideBackends:
     """Those of conversations, where the options name this one."""
-    config = SimpleNamespace(
-        structured_outputs_config=SimpleNamespace(backend=name), model_config=front().model_config
-    )
+    config = SimpleNamespace(structured_outputs_config=SimpleNamespace(backend=name), model_config=front().model_config)
     return GuideBackends(config, front().get_tokenizer(), by_request=True).of_xgrammar()
 
 

@@ -159,7 +159,10 @@ def test_no_guide_where_none_is_asked_for(conversation: Conversation) -> None:
 
 FIVES = {"type": "object", "properties": {"a": {"type": "integer", "multipleOf": 5}}}
 SLOW = {"type": "object", "properties": {"a": {"type": "string", "pattern": "((a{1,100}){1,100}){1,100}"}}}
-ONLY_XGRAMMAR = "only xgrammar can guide it, which option.structured_outputs_config does not allow: expected the backend"
+ONLY_XGRAMMAR = (
+    "only xgrammar can guide it, which option.structured_outputs_config does not allow: "
+    "expected the backend auto or xgrammar, got guidance"
+)
 
 
 def with_schema(schema: Any, **fields: Any) -> Conversation:
@@ -187,8 +190,8 @@ REFUSED: dict[str, tuple[Conversation, StructuredOutput | None, str, str]] = {
     "a slow schema of a call by name": (
         with_schema(SLOW, tool_choice="auto", function="a"), None, "auto", "prompt.tools[0].parameters: "
     ),
-    "guidance alone": (PLAIN, JSON, "guidance", f"sampling.structured_output: {ONLY_XGRAMMAR} auto or xgrammar"),
-    "guidance alone, for a call": (REQUIRED, None, "guidance", f"prompt.tools: {ONLY_XGRAMMAR} auto or xgrammar"),
+    "guidance alone": (PLAIN, JSON, "guidance", f"sampling.structured_output: {ONLY_XGRAMMAR}"),
+    "guidance alone, for a call": (REQUIRED, None, "guidance", f"prompt.tools: {ONLY_XGRAMMAR}"),
 }  # fmt: skip
 
 
