@@ -19,7 +19,7 @@ from .joined import joined
 if TYPE_CHECKING:
     from vllm.sampling_params import StructuredOutputsParams
 
-__all__ = ["structured_outputs"]
+__all__ = ["of_tools", "structured_outputs"]
 
 GUIDE, TOOLS = "sampling.structured_output", "prompt.tools"
 """Paths of what asks for guided decoding."""
@@ -38,15 +38,15 @@ def structured_outputs(
     what strict tools ask for where there is none. Where tools may be called beside a guide, either holds:
     `tool_format` is the form of such calls, None where that is not known and the guide holds alone.
     """
-    of_tools = getattr(request, "structured_outputs", None)
-    if of_tools is not None and conversation is not None and (guide is None or conversation.forced):
-        return _of_tools(of_tools, conversation, backends, strict=False), TOOLS
+    calls = getattr(request, "structured_outputs", None)
+    if calls is not None and conversation is not None and (guide is None or conversation.forced):
+        return of_tools(calls, conversation, backends, strict=False), TOOLS
     if guide is None:
         return None, None
     own = backends.compiled(GUIDE, asked := _of(guide))
     either = None if tool_format is None or conversation is None else joined(asked, own, tool_format)
     if either is not None and conversation is not None:
-        return _of_tools(either, conversation, backends, strict=True), GUIDE
+        return of_tools(either, conversation, backends, strict=True), GUIDE
     return own, GUIDE
 
 
@@ -71,7 +71,7 @@ def _of(guide: StructuredOutput) -> StructuredOutputsParams:
     return StructuredOutputsParams(choice=list(guide.choice))
 
 
-def _of_tools(
+def of_tools(
     guide: StructuredOutputsParams, conversation: Conversation, backends: GuideBackends, *, strict: bool
 ) -> StructuredOutputsParams:
     """`guide`, compiled; raises ParameterError, naming the tool whose schema is at fault where it is one's alone.
