@@ -184,7 +184,7 @@ def test_a_prompt_is_vllms(name: str) -> None:
 
 @pytest.mark.parametrize("choice", ["none", "auto", "required"])
 def test_tools_are_left_out_where_the_option_says_so(choice: str) -> None:
-    options = {"exclude_tools_when_tool_choice_none": True}
+    options: dict[str, Any] = {"exclude_tools_when_tool_choice_none": True}
     body = {"messages": [SYSTEM, user()], **TOOLS, "tool_choice": choice}
     prompt = our_ids(body, **options)
     same(prompt, their_ids(body, **options))
@@ -271,7 +271,7 @@ def test_a_prompt_is_cut(cut: str, kept: slice) -> None:
 CALLED = {"role": "assistant", "tool_calls": [call()]}
 REFUSED: dict[str, tuple[Conversation, type[Exception], str]] = {
     **{
-        effort: (
+        str(effort): (
             Conversation(messages=SAID, template_arguments={"reasoning_effort": effort}),
             UnsupportedError,
             r"prompt\.template_arguments\.reasoning_effort: expected one of high, medium, low",
