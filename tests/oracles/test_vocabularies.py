@@ -13,12 +13,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from lmi.model.vllm.request.chat import ChatRenderer
-
-from ....kit.answers.openai import SETTINGS
-from ....kit.api.dialects import parse
-from ....kit.api.engine import renderer_of
-from ....kit.models.vocabularies import vocabulary
+from ..kit.answers.openai import SETTINGS
+from ..kit.api.dialects import parse
+from ..kit.api.engine import ChatRenderer, renderer_of
+from ..kit.models.vocabularies import vocabulary
 
 pytestmark = pytest.mark.engine
 
