@@ -92,7 +92,7 @@ def test_a_result_may_be_empty(dialect: str, form: str) -> None:
 def test_nothing_may_be_said_beside_a_call(dialect: str, form: str) -> None:
     said = messages(dialect, *CALLS[dialect]("{}" if dialect != "anthropic" else {}, "5", EMPTY[form]))
     assert [message["role"] for message in said] == ["assistant", "tool", "user"]
-    assert said[0].get("content", "") == ""
+    assert said[0].get("content") in (None, "")
     assert len(said[0]["tool_calls"]) == 1
 
 
