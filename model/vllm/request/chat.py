@@ -22,6 +22,7 @@ from ...text.template_messages import template_messages
 from ..core import Core
 from ..library.internals import keep_linear, tokenize_params
 from ..library.parts import part
+from ..mistral.conversations import mistral_conversations
 from .images import ImageDecoder, processor_faults, with_pictures
 from .prompt import path_of
 from .roles import TemplateRoles
@@ -54,7 +55,7 @@ class ChatRenderer:
         self._processing = threading.Lock()
         self._template = chat_template(settings)
         self._form = part("vllm.entrypoints.openai.chat_completion.protocol:ChatCompletionRequest")
-        self._by_mistral: bool = part("vllm.utils.mistral:is_mistral_tokenizer")(core.get_tokenizer())
+        self._mistral = mistral_conversations(core.get_tokenizer())
         self._plain = self._form(messages=[{"role": "user", "content": ""}])
         self._roles = TemplateRoles(self._trial)
         # Fails at start, not at the first request that needs a parser. Some need a model's own tokens.
@@ -76,15 +77,19 @@ class ChatRenderer:
 
         roles = self._roles
         if (template := conversation.chat_template) is not None:
-            if self._by_mistral:
+            if self._mistral is not None:
                 raise UnsupportedError(f"{TEMPLATE}: not supported with this model, whose prompts need none", TEMPLATE)
             roles = TemplateRoles(lambda messages: self._trial(messages, template))
+        messages = template_messages(roles.fitted(conversation.messages), urls=False)
+        arguments = conversation.template_arguments
+        if self._mistral is not None:
+            messages, arguments = self._mistral.messages(messages), self._mistral.arguments(arguments)
         fields: dict[str, Any] = {
-            "messages": (messages := template_messages(roles.fitted(conversation.messages), urls=False)),
+            "messages": messages,
             "add_generation_prompt": conversation.add_generation_prompt,
             "continue_final_message": conversation.continue_final_message,
             "add_special_tokens": conversation.add_special_tokens,
-            "chat_template_kwargs": conversation.template_arguments or None,
+            "chat_template_kwargs": arguments or None,
             "chat_template": conversation.chat_template,
             "parallel_tool_calls": conversation.parallel_tool_calls,
         }
@@ -140,7 +145,7 @@ class ChatRenderer:
             tools = [tool.model_dump() for tool in request.tools if not getattr(tool, "defer_loading", None)]
             chat = chat.with_defaults({"tools": tools})
         # As vLLM's server: first the text, which can be judged before it is tokenized. mistral-common gives none.
-        chat = chat.with_defaults({"tokenize": self._by_mistral})
+        chat = chat.with_defaults({"tokenize": self._mistral is not None})
         tokenize = tokenize_params(
             shortened,
             truncate_prompt_tokens=None if pictures else sampling.truncate,
@@ -175,7 +180,7 @@ class ChatRenderer:
         forced = None
         if guide is not None and guide.json is not None:
             # Only for a forced call; what it is, guided decoding says, and not the family of the model.
-            forced = ForcedCalls(conversation.function, mistrals_id if self._by_mistral else new_id)
+            forced = ForcedCalls(conversation.function, mistrals_id if self._mistral is not None else new_id)
         thinking = self._parser_for(conversation, request, tools=forced is None)
         if thinking is None and forced is None:
             return None

@@ -1,0 +1,42 @@
+"""A conversation as mistral-common takes it: what vLLM's server sees to, and what it refuses that need not be refused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ..library.parts import part
+from .effort import EFFORT, effort_of
+from .messages import fitted
+
+__all__ = ["MistralConversations", "mistral_conversations"]
+
+
+class MistralConversations:
+    """What the conversations of one model need."""
+
+    def __init__(self, tokenizer: Any) -> None:
+        """`tokenizer` is vLLM's MistralTokenizer."""
+        self._version: int = tokenizer.version
+        self._thinks = getattr(tokenizer.instruct, "BEGIN_THINK", None) is not None
+        settings = getattr(tokenizer.tokenizer, "model_settings_builder", None)
+        efforts = getattr(settings, EFFORT, None)
+        self._efforts: tuple[str, ...] = () if efforts is None else tuple(
+            str(getattr(one, "value", one)) for one in efforts.values
+        )
+
+    def messages(self, messages: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Messages in OpenAI's form, as it takes them; raises ParameterError."""
+        return fitted(messages, version=self._version, thinks=self._thinks)
+
+    def arguments(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Of a template's arguments those that it has: chat templates pass over the others, too. Raises ParameterError
+        for a reasoning_effort that is none."""
+        effort = effort_of(given, self._efforts)
+        return {} if effort is None else {EFFORT: effort}
+
+
+def mistral_conversations(tokenizer: Any) -> MistralConversations | None:
+    """What a model's conversations need where its tokenizer is Mistral's, else None."""
+    is_mistral = part("vllm.utils.mistral:is_mistral_tokenizer")(tokenizer)
+    return MistralConversations(tokenizer) if is_mistral else None
