@@ -37,10 +37,13 @@ class _Numbers:
         return {"type": "text", "text": part.text}
 
 
-def template_messages(messages: Iterable[Message | TemplateMessage], *, urls: bool = True) -> list[TemplateMessage]:
+def template_messages(
+    messages: Iterable[Message | TemplateMessage], *, urls: bool = True, join: bool = True
+) -> list[TemplateMessage]:
     """The messages for a template; those that are in OpenAI's form stay as they are.
 
     urls: whether images have their URLs, which may be megabytes long; else each has its number, from 0 on.
+    join: whether the texts of a result become one, a line each; templates take no others.
     """
     numbers = _Numbers(urls=urls)
     made: list[TemplateMessage] = []
@@ -50,7 +53,7 @@ def template_messages(messages: Iterable[Message | TemplateMessage], *, urls: bo
     results: list[tuple[Message, TemplateMessage, list[TemplateMessage]]] = []
     for message in messages:
         if isinstance(message, Message) and message.role == "tool":
-            results.append((message, *_result(message, numbers)))
+            results.append((message, *_result(message, numbers, join)))
             continue
         if results:
             images = _take_results(made, results, calls)
@@ -100,14 +103,18 @@ def _before_calls(content: str | list[TemplateMessage]) -> str | list[TemplateMe
     return [*others, {**last, "text": last["text"].rstrip()}] if last["type"] == "text" else content
 
 
-def _result(message: Message, numbers: _Numbers) -> tuple[TemplateMessage, list[TemplateMessage]]:
+def _result(message: Message, numbers: _Numbers, join: bool) -> tuple[TemplateMessage, list[TemplateMessage]]:
     """A result, and its images."""
     images: list[TemplateMessage] = []
-    content = message.content
-    if not isinstance(content, str):
-        parts = [*map(numbers.part, content)]
+    content: str | list[TemplateMessage]
+    if isinstance(message.content, str):
+        content = message.content
+    else:
+        parts = [*map(numbers.part, message.content)]
         images = [part for part in parts if part["type"] == "image_url"]
-        content = "\n".join(part["text"] for part in parts if part["type"] == "text")
+        content = [part for part in parts if part["type"] == "text"]
+        if join or not content:
+            content = "\n".join(part["text"] for part in content)
     made: TemplateMessage = {"role": "tool", "tool_call_id": message.call_id, "content": content}
     if message.name:
         made["name"] = message.name

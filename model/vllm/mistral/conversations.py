@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from ...errors import ParameterError
+from ...generation import Conversation
 from ..library.parts import part
 from .effort import EFFORT, effort_of
 from .messages import fitted
 
 __all__ = ["MistralConversations", "mistral_conversations"]
+
+
+NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+"""Of a tool (mistral-common, protocol/instruct/validator.py)."""
+CONTINUE = "prompt.continue_final_message"
 
 
 class MistralConversations:
@@ -24,6 +32,18 @@ class MistralConversations:
         self._efforts: tuple[str, ...] = () if efforts is None else tuple(
             str(getattr(one, "value", one)) for one in efforts.values
         )
+
+    def check(self, conversation: Conversation) -> None:
+        """Raises ParameterError for what mistral-common would refuse without saying where it stands."""
+        for index, tool in enumerate(conversation.tools):
+            if NAME.fullmatch(name := tool["function"]["name"]) is None:
+                path = f"prompt.tools[{index}].name"
+                raise ParameterError.of(path, name, "up to 64 letters, digits, '_' and '-', as this model's tools have")
+        last = conversation.messages[-1]
+        answered = (last["role"] if isinstance(last, dict) else last.role) == "assistant"
+        if answered is not conversation.continue_final_message:
+            expected = "expected true where the last message is the assistant's, and only there"
+            raise ParameterError(f"{CONTINUE}: {expected}, got {'false' if answered else 'true'}", CONTINUE)
 
     def messages(self, messages: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
         """Messages in OpenAI's form, as it takes them; raises ParameterError."""

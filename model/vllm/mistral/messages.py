@@ -52,12 +52,15 @@ def fitted(messages: Iterable[Message], *, version: int, thinks: bool) -> list[M
                 said["tool_calls"] = [{**call, "id": ids.next(call.get("id"), called)} for call in calls]
             message = {**said, "role": role}
         elif role == "tool":
-            given = message.get("tool_call_id")
+            given = message.get("tool_call_id") or ""
             message = {key: value for key, value in message.items() if key != "name"}
+            if answered[given] == called[given]:
+                if version >= 11:
+                    expected = "expected one result for each call of the answer before, with the call's id"
+                    raise ParameterError(f"{MESSAGES}: {expected}, got another for {given!r}", MESSAGES)
+                # The last call's once more, if there is one.
+                answered[given] = max(0, answered[given] - 1)
             message["tool_call_id"] = ids.next(given, answered)
-            if version >= 11 and answered[given or ""] > called[given or ""]:
-                expected = "expected one result for each call of the answer before, with the call's id"
-                raise ParameterError(f"{MESSAGES}: {expected}, got one for {given!r}", MESSAGES)
         before = role
         made.append(message)
     return made

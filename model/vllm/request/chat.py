@@ -80,10 +80,13 @@ class ChatRenderer:
             if self._mistral is not None:
                 raise UnsupportedError(f"{TEMPLATE}: not supported with this model, whose prompts need none", TEMPLATE)
             roles = TemplateRoles(lambda messages: self._trial(messages, template))
-        messages = template_messages(roles.fitted(conversation.messages), urls=False)
-        arguments = conversation.template_arguments
-        if self._mistral is not None:
-            messages, arguments = self._mistral.messages(messages), self._mistral.arguments(arguments)
+        fitted, arguments = roles.fitted(conversation.messages), conversation.template_arguments
+        if self._mistral is None:
+            messages = template_messages(fitted, urls=False)
+        else:
+            self._mistral.check(conversation)
+            messages = self._mistral.messages(template_messages(fitted, urls=False, join=False))
+            arguments = self._mistral.arguments(arguments)
         fields: dict[str, Any] = {
             "messages": messages,
             "add_generation_prompt": conversation.add_generation_prompt,
