@@ -7,9 +7,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ...errors import ParameterError
-from ...generation import Conversation
+from ...generation import Conversation, StructuredOutput
+from ...options import Settings
 from ..library.parts import part
 from .effort import EFFORT, effort_of
+from .grammars import writes_by_grammars
 from .messages import fitted
 
 __all__ = ["MistralConversations", "mistral_conversations"]
@@ -23,8 +25,10 @@ CONTINUE = "prompt.continue_final_message"
 class MistralConversations:
     """What the conversations of one model need."""
 
-    def __init__(self, tokenizer: Any) -> None:
+    def __init__(self, tokenizer: Any, settings: Settings) -> None:
         """`tokenizer` is vLLM's MistralTokenizer."""
+        self.grammars = writes_by_grammars(tokenizer, settings)
+        """Whether vLLM guides its calls by mistral-common's grammars."""
         self._version: int = tokenizer.version
         self._thinks = getattr(tokenizer.instruct, "BEGIN_THINK", None) is not None
         settings = getattr(tokenizer.tokenizer, "model_settings_builder", None)
@@ -56,7 +60,22 @@ class MistralConversations:
         return {} if effort is None else {EFFORT: effort}
 
 
-def mistral_conversations(tokenizer: Any) -> MistralConversations | None:
+    def adjusts(self, request: Any, conversation: Conversation, guide: StructuredOutput | None) -> bool:
+        """Whether vLLM's parser is to adjust `request`, its form of the conversation. With tools it guides every answer
+        then: to calls, to none, or to either a call or what `guide` asks for, where that is JSON. Other guides have no
+        place in its grammars: they hold alone, where no call is forced.
+        """
+        forced = conversation.function is not None or conversation.tool_choice == "required"
+        if guide is None or forced or not (self.grammars and conversation.tools):
+            return True
+        if conversation.tool_choice == "none" or not (guide.json_object or guide.json_schema):
+            return False
+        asked = {"json_object": True} if guide.json_object else {"json": guide.json_schema}
+        request.structured_outputs = part("vllm.sampling_params:StructuredOutputsParams")(**asked)
+        return True
+
+
+def mistral_conversations(tokenizer: Any, settings: Settings) -> MistralConversations | None:
     """What a model's conversations need where its tokenizer is Mistral's, else None."""
     is_mistral = part("vllm.utils.mistral:is_mistral_tokenizer")(tokenizer)
-    return MistralConversations(tokenizer) if is_mistral else None
+    return MistralConversations(tokenizer, settings) if is_mistral else None

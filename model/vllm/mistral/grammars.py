@@ -23,9 +23,9 @@ from ..core import Core
 from ..library.parts import part
 from ..library.version import vllm_version
 
-__all__ = ["COMMON", "mistral_misfit", "prepare_mistral"]
+__all__ = ["COMMON", "mistral_misfit", "prepare_mistral", "writes_by_grammars"]
 
-BACKEND = "guidance"
+PARSER, BACKEND = "mistral", "guidance"
 COMMON = "1.11.5 to 1.13.1"
 """For messages: the first and the last version of mistral-common that are tested."""
 
@@ -38,7 +38,7 @@ def prepare_mistral(core: Core, settings: Settings) -> None:
     if settings.chat_template is not None:
         message = "option.chat_template: Mistral's tokenizer takes none, set option.tokenizer_mode=hf for it"
         raise OptionError(message, "chat_template")
-    if not tokenizer.supports_grammar or settings.tool_call_parser != "mistral":
+    if not writes_by_grammars(tokenizer, settings):
         return
     option = "structured_outputs_config"
     named = json.loads(settings.engine_arguments.get(option) or "{}").get("backend", "auto")
@@ -53,6 +53,11 @@ def prepare_mistral(core: Core, settings: Settings) -> None:
         parser.model_can_reason = settings.reasoning_parser is not None
     # Where vLLM keeps it once it is made.
     tokenizer.grammar_factory = _Grammars(tokenizer.grammar_factory)
+
+
+def writes_by_grammars(tokenizer: Any, settings: Settings) -> bool:
+    """Whether vLLM's MistralToolParser asks for grammars of a MistralTokenizer."""
+    return settings.tool_call_parser == PARSER and bool(tokenizer.supports_grammar)
 
 
 def mistral_misfit(fault: Exception) -> OptionError:

@@ -12,7 +12,7 @@ from typing import Any
 
 from ...errors import OptionError, ParameterError, UnsupportedError, one_line, raised_by_us
 from ...events import Token
-from ...generation import Conversation, Sampling
+from ...generation import Conversation, Sampling, StructuredOutput
 from ...media.images import Image
 from ...options import Settings
 from ...text.chat_template import chat_template
@@ -55,7 +55,7 @@ class ChatRenderer:
         self._processing = threading.Lock()
         self._template = chat_template(settings)
         self._form = part("vllm.entrypoints.openai.chat_completion.protocol:ChatCompletionRequest")
-        self._mistral = mistral_conversations(core.get_tokenizer())
+        self._mistral = mistral_conversations(core.get_tokenizer(), settings)
         self._plain = self._form(messages=[{"role": "user", "content": ""}])
         self._roles = TemplateRoles(self._trial)
         # Fails at start, not at the first request that needs a parser. Some need a model's own tokens.
@@ -71,8 +71,8 @@ class ChatRenderer:
         if settings.tool_call_parser:
             self._feed_once(settings.tool_call_parser)
 
-    def request(self, conversation: Conversation) -> Any:
-        """vLLM's own form of the request, as its parsers want it; raises ParameterError."""
+    def request(self, conversation: Conversation, guide: StructuredOutput | None = None) -> Any:
+        """vLLM's own form of the request, as its parsers want it; raises ParameterError. `guide`: the client's."""
         from pydantic import ValidationError
 
         roles = self._roles
@@ -110,6 +110,11 @@ class ChatRenderer:
             path = _path(first["loc"])
             raise ParameterError(f"{path}: {first['msg']}", path) from None
         parser = self._parser_for(conversation, request)
+        if self._mistral is not None:
+            if not self._mistral.adjusts(request, conversation, guide):
+                return request
+            if parser is None and self._mistral.grammars and conversation.tools:
+                parser = self._new(self._settings.tool_call_parser, None, request.tools, {})
         if parser is None:
             return request
         shown = request.tools
@@ -123,6 +128,9 @@ class ChatRenderer:
             # It reads the tools' schemas, which may hold anything.
             raise ParameterError(f"{TOOLS}: vLLM cannot read their schemas: {one_line(str(error))}", TOOLS) from error
         request.tools = shown
+        if self._mistral is not None:
+            # Its decoder leaves in what parsers look for, whatever vLLM asks for.
+            request.skip_special_tokens = True
         return request
 
     def render(

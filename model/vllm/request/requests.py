@@ -28,7 +28,7 @@ from .chat import TEMPLATE, ChatRenderer
 from .guide_faults import Guide
 from .prompt import PromptRenderer, client_errors, refused
 from .sampling import sampling_params
-from .structured import structured_outputs, template_errors
+from .structured import TOOLS, structured_outputs, template_errors
 
 if TYPE_CHECKING:
     from vllm import SamplingParams
@@ -107,7 +107,7 @@ class Requests:
         path: str | None = _fault_of(generation)
         """Of what vLLM finds fault with, where it does not say."""
         try:
-            request = self._chat.request(conversation) if conversation else None
+            request = self._chat.request(conversation, sampling.structured_output) if conversation else None
             # What is to be sent step by step must not depend on what the core has then.
             whole = whole or sampling.beams is not None
             prompt = self._prompt(request, images, generation, whole=whole)
@@ -136,7 +136,8 @@ class Requests:
             raise refused(error, path) from error
         guide = None
         if guided is not None and path is not None:
-            if self._chat.guided_at_once(ids):
+            # Mistral's grammars of calls have the reasoning in them.
+            if self._chat.guided_at_once(ids) or (path == TOOLS and guided.grammar is not None):
                 first.reasoning_ended = True
             fails_first = not (self._connected or first.mm_features)
             begins_after = None if first.reasoning_ended else self._chat.reasoning_end

@@ -20,7 +20,7 @@ from ..library.parts import part
 if TYPE_CHECKING:
     from vllm.sampling_params import StructuredOutputsParams
 
-__all__ = ["structured_outputs", "template_errors"]
+__all__ = ["TOOLS", "structured_outputs", "template_errors"]
 
 GUIDE, TOOLS = "sampling.structured_output", "prompt.tools"
 """Paths of what asks for guided decoding."""
@@ -36,13 +36,16 @@ def structured_outputs(
     A forced tool call (`request`, the conversation in vLLM's form) takes precedence over the request's own guide.
     What is not for xgrammar (`backend`, vLLM's name for it) vLLM checks when it is given the request.
     """
+    from vllm.sampling_params import StructuredOutputsParams
+
     forced = getattr(request, "structured_outputs", None)
     if forced is not None and conversation is not None:
+        if guide is not None and guide.json_schema is not None and forced.grammar is not None:
+            # It may be part of the grammar.
+            _bounded(GUIDE, StructuredOutputsParams(json=guide.json_schema))
         return _of_tools(forced, conversation, backend), TOOLS
     if guide is None:
         return None, None
-    from vllm.sampling_params import StructuredOutputsParams
-
     if guide.json_schema is not None:
         made = StructuredOutputsParams(json=guide.json_schema)
     elif guide.json_object:
@@ -71,6 +74,9 @@ def _of_tools(forced: StructuredOutputsParams, conversation: Conversation, backe
     for index, tool in enumerate(conversation.tools):
         if schema := tool["function"].get("parameters"):
             _bounded(_schema(index), StructuredOutputsParams(json=json.dumps(schema)))
+    if forced.grammar is not None:
+        # In Lark's form: mistral-common has made it of the schemas, and vLLM reads it when it is given the request.
+        return forced
     try:
         _check(TOOLS, forced, backend)
     except ParameterError:
