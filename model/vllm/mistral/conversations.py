@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from ...errors import ParameterError
@@ -11,7 +11,7 @@ from ...generation import Conversation, StructuredOutput
 from ...options import Settings
 from ..library.parts import part
 from .effort import EFFORT, effort_of
-from .grammars import writes_by_grammars
+from .grammars import mistral_misfit, writes_by_grammars
 from .messages import fitted
 
 __all__ = ["MistralConversations", "mistral_conversations"]
@@ -19,6 +19,10 @@ __all__ = ["MistralConversations", "mistral_conversations"]
 
 NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 """Of a tool (mistral-common, protocol/instruct/validator.py)."""
+TRIED = "a"
+ASKED = {"role": "user", "content": "a"}
+TRIAL = {"type": "function", "function": {"name": TRIED, "parameters": {"type": "object", "properties": {}}}}
+"""A tool, to try grammars with."""
 CONTINUE = "prompt.continue_final_message"
 
 
@@ -36,6 +40,17 @@ class MistralConversations:
         self._efforts: tuple[str, ...] = () if efforts is None else tuple(
             str(getattr(one, "value", one)) for one in efforts.values
         )
+
+    def try_out(self, request: Callable[[Conversation], Any]) -> None:
+        """Raises OptionError where mistral-common makes no grammars of calls, or not as this vLLM asks for them;
+        `request` gives vLLM's form of a conversation."""
+        if not self.grammars:
+            return
+        for choice, function in (("auto", None), ("none", None), ("required", None), (None, TRIED)):
+            try:
+                request(Conversation(messages=(ASKED,), tools=(TRIAL,), tool_choice=choice, function=function))
+            except ParameterError as error:
+                raise mistral_misfit(error.__cause__ or error) from error
 
     def check(self, conversation: Conversation) -> None:
         """Raises ParameterError for what mistral-common would refuse without saying where it stands."""

@@ -60,7 +60,7 @@ def writes_by_grammars(tokenizer: Any, settings: Settings) -> bool:
     return settings.tool_call_parser == PARSER and bool(tokenizer.supports_grammar)
 
 
-def mistral_misfit(fault: Exception) -> OptionError:
+def mistral_misfit(fault: BaseException) -> OptionError:
     """For a mistral-common that makes no grammars, or not as this vLLM asks for them."""
     installed = f"mistral-common {version('mistral-common')}, vLLM {vllm_version()}"
     message = f"option.tool_call_parser: 'mistral' cannot be used with {installed}: {fault}"

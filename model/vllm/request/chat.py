@@ -68,6 +68,8 @@ class ChatRenderer:
         """The token that ends reasoning; None: there is none, -1: it is not known."""
         ends = frozenset[int]() if reasoner is None else core.end_ids()
         self._reasoning = partial(Reasoning, start, end, ends=ends)
+        if self._mistral is not None:
+            self._mistral.try_out(self.request)
         if settings.tool_call_parser:
             self._feed_once(settings.tool_call_parser)
 
@@ -191,7 +193,8 @@ class ChatRenderer:
         forced = None
         if guide is not None and guide.json is not None:
             # Only for a forced call; what it is, guided decoding says, and not the family of the model.
-            forced = ForcedCalls(conversation.function, mistrals_id if self._mistral is not None else new_id)
+            function = None if _lists_calls(guide.json) else conversation.function
+            forced = ForcedCalls(function, mistrals_id if self._mistral is not None else new_id)
         thinking = self._parser_for(conversation, request, tools=forced is None)
         if thinking is None and forced is None:
             return None
@@ -294,6 +297,12 @@ TEXT = {"role", "content"}
 def _forced(conversation: Conversation) -> bool:
     """Whether a tool must be called."""
     return conversation.function is not None or conversation.tool_choice == "required"
+
+
+def _lists_calls(schema: Any) -> bool:
+    """Whether a forced call is written as a list of calls, by the schema that vLLM guides it with."""
+    items = schema.get("items") if isinstance(schema, dict) and schema.get("type") == "array" else None
+    return isinstance(items, dict) and "anyOf" in items
 
 
 def _path(steps: Sequence[int | str]) -> str:

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-__all__ = ["GRAMMARS", "VERSIONS", "mistral_directory"]
+__all__ = ["GRAMMARS", "THINKING", "VERSIONS", "mistral_directory"]
 
 SPECIAL = (
     "<unk>", "<s>", "</s>", "[INST]", "[/INST]", "[AVAILABLE_TOOLS]", "[/AVAILABLE_TOOLS]", "[TOOL_RESULTS]",
@@ -42,7 +42,9 @@ VERSIONS: Mapping[str, tuple[str, tuple[str, ...] | None, Mapping[str, Any] | No
 """By name: the version or the file, the special tokens where the file has to say them, the model's settings."""
 GRAMMARS = tuple(name for name in VERSIONS if name not in ("v3 spm", "v7 spm", "v3", "v7"))
 """Those that write calls by a grammar of mistral-common's."""
-WORDS, RESERVED = 32_000, 1_000
+THINKING = ("v13 think", "v15")
+"""Those that may think."""
+WORDS, RESERVED = 8_000, 100
 """Tokens of a vocabulary: of text, and special ones."""
 
 
