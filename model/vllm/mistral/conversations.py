@@ -49,7 +49,7 @@ class MistralConversations:
         for choice, function in (("auto", None), ("none", None), ("required", None), (None, TRIED)):
             try:
                 request(Conversation(messages=(ASKED,), tools=(TRIAL,), tool_choice=choice, function=function))
-            except ParameterError as error:
+            except Exception as error:
                 raise mistral_misfit(error.__cause__ or error) from error
 
     def check(self, conversation: Conversation) -> None:

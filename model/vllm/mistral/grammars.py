@@ -51,8 +51,9 @@ def prepare_mistral(core: Core, settings: Settings) -> None:
     if hasattr(parser, "model_can_reason"):
         # As vLLM 0.26's server does.
         parser.model_can_reason = settings.reasoning_parser is not None
-    # Where vLLM keeps it once it is made.
-    tokenizer.grammar_factory = _Grammars(tokenizer.grammar_factory)
+    if not isinstance(factory := tokenizer.grammar_factory, _Grammars):
+        # Where vLLM keeps it once it is made, for as long as the tokenizer, which engines share.
+        tokenizer.grammar_factory = _Grammars(factory)
 
 
 def writes_by_grammars(tokenizer: Any, settings: Settings) -> bool:
@@ -72,11 +73,13 @@ class _Grammars:
 
     def __init__(self, factory: Any) -> None:
         self._factory = factory
+        asked = inspect.signature(factory.select_jinja_template).parameters.get("reasoning")
+        self._asks_reasoning = asked is not None and asked.default is inspect.Parameter.empty
         self._pins_names = "force_tool_names" in inspect.signature(factory.get_lark_from_jinja).parameters
 
-    def select_jinja_template(self, **how: Any) -> str:
-        """The template of the tokenizer's grammars."""
-        return str(self._factory.select_jinja_template(**how))
+    def select_jinja_template(self, reasoning: bool = False) -> str:
+        """The template of the tokenizer's grammars; from 1.11.6 on the tokenizer says whether it reasons."""
+        return str(self._factory.select_jinja_template(*((reasoning,) if self._asks_reasoning else ())))
 
     def get_lark_for_json_schema(self, **what: Any) -> str:
         """A grammar of JSON alone."""

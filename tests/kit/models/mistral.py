@@ -9,12 +9,13 @@ the settings of its version written into it, and without most of its vocabulary,
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-__all__ = ["GRAMMARS", "THINKING", "VERSIONS", "mistral_directory"]
+__all__ = ["GRAMMARS", "THINKING", "VERSIONS", "mistral_directory", "token_ids"]
 
 SPECIAL = (
     "<unk>", "<s>", "</s>", "[INST]", "[/INST]", "[AVAILABLE_TOOLS]", "[/AVAILABLE_TOOLS]", "[TOOL_RESULTS]",
@@ -87,3 +88,15 @@ def mistral_directory(folder: Path, name: str) -> Path:
     }  # fmt: skip
     (folder / "config.json").write_text(json.dumps(config), "utf-8")
     return folder
+
+
+def token_ids(tokenizer: Any, text: str) -> list[int]:
+    """The tokens of what a model writes, in which special ones are written as they are called."""
+    special = {tokenizer.tokenizer.id_to_piece(token_id): token_id for token_id in tokenizer.all_special_ids}
+    ids: list[int] = []
+    for part in re.split(r"(\[/?[A-Z_]+\])", text):
+        if part in special:
+            ids.append(special[part])
+        elif part:
+            ids += tokenizer.encode(part, add_special_tokens=False)
+    return ids

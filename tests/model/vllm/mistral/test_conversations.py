@@ -84,7 +84,7 @@ THOUGHT: dict[str, Body] = {
 """The same for versions that think."""
 
 SAME: dict[str, tuple[Body, Body]] = {
-    "short ids": ({"messages": turn("call_1", "call_2")}, {"messages": turn("d338da91d", "e8160f25b")}),
+    "short ids": ({"messages": turn("call_1", "call_2")}, {"messages": turn("d338da91d", "81fde30c1")}),
     "an empty answer": ({"messages": [USER, {"role": "assistant", "content": ""}, USER]}, {"messages": [USER, USER]}),
     "a name of a result": (
         {"messages": [*turn(ONE)[:2], result(ONE, name="functions.look_up")]},
