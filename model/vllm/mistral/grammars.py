@@ -20,7 +20,7 @@ from typing import Any
 from ...errors import OptionError
 from ...options import Settings
 from ..core import Core
-from ..library.parts import part
+from ..library.parts import check_attributes, part
 from ..library.version import vllm_version
 
 __all__ = ["COMMON", "mistral_misfit", "prepare_mistral", "writes_by_grammars"]
@@ -35,6 +35,7 @@ def prepare_mistral(core: Core, settings: Settings) -> None:
     tokenizer: Any = core.get_tokenizer()
     if not part("vllm.utils.mistral:is_mistral_tokenizer")(tokenizer):
         return
+    check_attributes("vllm.tokenizers.mistral:MistralTokenizer", tokenizer)
     if settings.chat_template is not None:
         message = "option.chat_template: Mistral's tokenizer takes none, set option.tokenizer_mode=hf for it"
         raise OptionError(message, "chat_template")

@@ -45,6 +45,10 @@ WITHOUT = {
     "use_unified_vision_chunk": "images have a kind of their own",
     "chat_template": "the tokenizer has no template",
     "_mm_processor_only_cache": "before 0.32 a processor of images has the cache",
+    "BEGIN_THINK": "the tokenizer has no tokens around reasoning",
+    "grammar_factory": "the start ends (model/vllm/mistral/grammars.py), as with mistral-common's methods",
+    "model_settings_builder": "the model has no settings",
+    "model_can_reason": "from 0.28 on the tokenizer says so",
     "warmup": "the first request with an image waits for imports and compilation",
     "_readonly_mm_processor": "the start ends where the model takes images",
     # Tried at the start, and vLLM's own slower way is taken where that fails.
@@ -76,7 +80,7 @@ WITHOUT = {
 """Private names that are in no table, each with what happens in a vLLM that does not have it."""
 
 LIBRARIES = (
-    "argparse", "ast", "asyncio", "contextlib", "copy", "dataclasses", "functools", "hashlib", "huggingface_hub",
+    "argparse", "ast", "asyncio", "codecs", "contextlib", "copy", "dataclasses", "functools", "hashlib", "huggingface_hub",
     "importlib", "importlib.machinery", "importlib.util", "inspect", "itertools", "json", "logging", "msgspec",
     "msgspec.json", "msgspec.msgpack", "msgspec.structs", "multiprocessing", "numpy", "os", "pathlib",
     "prometheus_client", "prometheus_client.openmetrics.exposition", "psutil", "pydantic", "re", "secrets", "signal",
@@ -108,7 +112,9 @@ OTHERS = {
     "ast": ("lineno",),
     "concurrent.futures": ("cancel_futures",),
     "dataclasses": ("frozen",),
+    "hashlib": ("hexdigest",),
     "huggingface_hub": ("files_metadata", "rfilename", "siblings"),
+    "mistral_common": ("get_lark_for_json_schema", "id_to_byte_piece", "id_to_piece", "values"),
     "msgspec": ("bases", "str_keys"),
     "os": ("st_mtime_ns", "st_size"),
     "prometheus_client": ("auto_describe", "escaping"),
