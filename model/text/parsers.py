@@ -109,6 +109,8 @@ class Splitter:
         self._one_call = one_call
         self._show_reasoning = show_reasoning
         self._named: set[int] = set()
+        self._call_ids: dict[int, str] = {}
+        """Of calls that have one before they have a name."""
         self._last = -1
         """The last call that has begun."""
         self._empty = False
@@ -242,10 +244,12 @@ class Splitter:
         function = call.function
         arguments = (function.arguments or "") if function else ""
         name = function.name if function else None
+        if call.id:
+            self._call_ids[call.index] = call.id
         if call.index in self._named or name is None:
             return CallDelta(call.index, arguments=arguments) if arguments else None
         self._named.add(call.index)
-        return CallDelta(call.index, call.id, name, arguments)
+        return CallDelta(call.index, self._call_ids.get(call.index), name, arguments)
 
 
 def new_id() -> str:
