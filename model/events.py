@@ -83,6 +83,8 @@ class Finish(msgspec.Struct, array_like=True, frozen=True, omit_defaults=True):
     """How many of these belong to reasoning."""
     kv_transfer_params: dict[str, Any] | None = None
     """What the connector reports of the sequence's KV cache (vLLM's kv_transfer_params): JSON."""
+    dropped_characters: int = 0
+    """How much of the model's text its parsers left out of the answer: a call that they could not read, say."""
 
 
 class Rendered(msgspec.Struct, array_like=True, frozen=True, tag="r"):

@@ -36,6 +36,7 @@ from ..secure_mode import SecureMode, secure_mode
 from ..user_code.extensions import load_extensions
 from .arguments import options_of_model
 from .check_adapters import adapter_lines, forbidden_lines
+from .check_families import family_lines
 from .check_workers import Machine, worker_lines
 
 __all__ = ["check"]
@@ -108,6 +109,7 @@ def _lines(
         *own,
         model,
         *_template(settings),
+        *(family_lines(settings) if adapters else ()),
         *workers,
         *(adapter_lines(settings) if adapters else ()),
         *(forbidden_lines(settings, secure) if secure and adapters else ()),

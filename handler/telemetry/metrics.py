@@ -73,6 +73,7 @@ class Metrics:
         self.prompt_tokens = 0
         self.cached_tokens = 0
         self.generated_tokens = 0
+        self.dropped_characters = 0
         self.first = Histogram(FIRST_SECONDS)
         self.inter_token = Histogram(TOKEN_SECONDS)
         self.per_token = Histogram(TOKEN_SECONDS)
@@ -153,6 +154,7 @@ class Metrics:
         self.prompt_tokens += meter.prompt_tokens
         self.cached_tokens += meter.cached_tokens
         self.generated_tokens += meter.generated_tokens
+        self.dropped_characters += meter.dropped_characters
         if meter.first:
             self.first.add(meter.first - meter.begun)
         if outcome == "ok":
@@ -183,6 +185,7 @@ class RequestStats:
         "begun",
         "body",
         "cached_tokens",
+        "dropped_characters",
         "ended",
         "first",
         "generated_tokens",
@@ -211,6 +214,8 @@ class RequestStats:
         self.prompt_tokens = 0
         self.cached_tokens = 0
         self.generated_tokens = 0
+        self.dropped_characters = 0
+        """What parsers left out of the answers."""
         self.sequences = 0
         """How many have ended."""
         self.reason: FinishReason | None = None
@@ -251,5 +256,6 @@ class RequestStats:
 
     def _end_of_sequence(self, finish: Finish) -> None:
         self.generated_tokens += finish.generated_tokens + finish.discarded_tokens
+        self.dropped_characters += finish.dropped_characters
         self.sequences += 1
         self.reason = finish.reason

@@ -82,6 +82,11 @@ class Exposition:
             ("lmi_prompt_tokens", "Prompt tokens.", metrics.prompt_tokens),
             ("lmi_cached_prompt_tokens", "Prompt tokens found in the prefix cache.", metrics.cached_tokens),
             ("lmi_generated_tokens", "Generated tokens of sequences that have ended.", metrics.generated_tokens),
+            (
+                "lmi_dropped_characters",
+                "Characters that tool call and reasoning parsers left out of answers.",
+                metrics.dropped_characters,
+            ),
             ("lmi_engine_deaths", "Unexpected exits of the engine.", engine.deaths),
             ("lmi_engine_rebuilds", "Successful restarts of the engine.", engine.rebuilds),
         )

@@ -3,23 +3,27 @@
     token, token, ... --Splitter.feed--> reasoning, text, calls;  a whole answer --Splitter.whole--> the same
 
 Of a stream the parsers see one token at a time, however many came in a step: what several tokens at once do to them is
-theirs to get wrong. An answer that is not streamed they parse as a whole, which they do better.
+theirs to get wrong. An answer that is not streamed they parse as a whole, which they do better: so is a stream at its
+end where it has left something out, and each call of families whose streams they read wrong (call_reader.py).
 """
 
 from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from msgspec.structs import replace
 
 from ..events import CallDelta, Delta, Token
+from .call_reader import CallForm, CallReader
 from .forced_calls import ForcedCalls
+from .marked_reasoning import MarkedReasoning, Marks
+from .reasoning import Reasoning
 
-__all__ = ["Part", "Reasoning", "Splitter", "mistrals_id", "new_id", "split", "split_whole"]
+__all__ = ["MakeParser", "Part", "Splitter", "mistrals_id", "new_id", "split", "split_whole"]
 
 log = logging.getLogger(__name__)
 
@@ -31,52 +35,33 @@ class Part:
     text: str = ""
     reasoning: str = ""
     calls: list[CallDelta] = field(default_factory=list[CallDelta])
+    tokens: list[Token] = field(default_factory=list[Token])
+    """Those that it was made of; of a call that is held back, they come with it."""
 
 
-class Reasoning:
-    """Whether the answer to a prompt begins with reasoning.
+@dataclass(slots=True)
+class Told:
+    """What parsers have made of a stream so far."""
 
-    vLLM's parsers for models that think between two tokens take an answer for reasoning until the second token comes,
-    and so all of an answer that has none. But a model that thinks has the first token in its prompt or writes it first.
-    What earlier messages have thought, or quote of these tokens, says nothing of the answer.
-    """
+    text: list[str] = field(default_factory=list[str])
+    reasoning: list[str] = field(default_factory=list[str])
+    arguments: dict[int, list[str]] = field(default_factory=dict[int, list[str]])
+    """Of each call that has begun, by its index."""
 
-    def __init__(
-        self, start: int | None, end: int | None, prompt_ids: list[int], ends: Collection[int] = frozenset()
-    ) -> None:
-        """`ends`: the tokens that end a message."""
-        self.ids = prompt_ids
-        """Of the prompt; of one that may be told apart, what stands behind its last message that has ended."""
-        self._start = start
-        self._end = end
-        self.known = start is not None and end is not None
-        """Whether this is known at all: some models mark their reasoning in other ways."""
-        if self.known:
-            last = len(prompt_ids) - 1
-            ended = next((at for at in range(last, -1, -1) if prompt_ids[at] in ends), -1)
-            self.ids = prompt_ids[min(ended + 1, last) :] if ended >= 0 else prompt_ids
+    def rest_of(self, call: CallDelta) -> CallDelta | None:
+        """What of a whole call has not been told yet; None where nothing has not, or it goes on in another way."""
+        if call.index not in self.arguments:
+            return call
+        begun = "".join(self.arguments[call.index])
+        rest = call.arguments.removeprefix(begun)
+        return CallDelta(call.index, arguments=rest) if rest and call.arguments.startswith(begun) else None
 
-    @property
-    def open(self) -> bool:
-        """Whether the prompt ends within the reasoning."""
-        for token_id in reversed(self.ids):
-            if token_id in (self._start, self._end):
-                return token_id == self._start
-        return False
 
-    def may_begin_with(self, ids: list[int]) -> bool:
-        """Whether an answer that begins with `ids` may begin with reasoning."""
-        return not self.known or self.open or self._begins(ids)
+class MakeParser(Protocol):
+    """Makes a parser of vLLM's (vllm.parser)."""
 
-    def told(self, ids: list[int]) -> list[int] | None:
-        """What vLLM's parsers are told of the prompt of a streamed answer that begins with `ids`.
-
-        Nothing where the answer begins its own reasoning: they would find an earlier answer's, which has ended.
-        """
-        return None if self._begins(ids) and not self.open else self.ids
-
-    def _begins(self, ids: list[int]) -> bool:
-        return self.known and ids[:1] == [self._start]
+    def __call__(self, *, reasoning: bool, calls: bool) -> Any:
+        """One for answers with reasoning, and with calls; None where there is nothing to parse."""
 
 
 class Splitter:
@@ -84,41 +69,56 @@ class Splitter:
 
     def __init__(
         self,
-        thinking: Any,
-        plain: Any,
+        make: MakeParser,
         request: Any,
         reasoning: Reasoning,
         *,
         forced: ForcedCalls | None = None,
+        marks: Marks | None = None,
+        form: CallForm | None = None,
         one_call: bool,
         show_reasoning: bool,
     ) -> None:
-        """`thinking` and `plain` are vLLM's parsers for an answer with reasoning and for one without; None: no parser.
+        """With `forced`, what the parsers leave as text is the JSON of a forced call.
 
-        With `forced`, what they leave as text is the JSON of a forced call.
+        marks: of reasoning that is read here. form: of calls that are held back until each is whole.
         """
-        self._thinking = thinking
-        self._plain = plain
-        self._parser: Any = None
-        self._begun = False
-        self._before: list[int] | None = None
-        """What the parser is told of the prompt."""
+        self._make = make
         self._request = request
         self._prompt = reasoning
         self._forced = forced
+        self._marked = MarkedReasoning(marks) if marks else None
+        self._reader = CallReader(form, self._read_calls) if form and forced is None else None
+        self._calls = forced is None and self._reader is None
+        """Whether the parser looks for calls."""
         self._one_call = one_call
         self._show_reasoning = show_reasoning
-        self._named: set[int] = set()
+        self._parser: Any = None
+        self._thinks = True
+        """Whether the answer may have reasoning."""
+        self._before: list[int] | None = None
+        """What parsers are told of the prompt."""
+        self._begun = False
+        """Whether all that is known."""
+        self._failed = False
+        """Whether the parser has failed on the stream."""
+        self._ids: list[int] = []
+        self._texts: list[str] = []
+        self._blank: list[tuple[str, int]] = []
+        """White space that the answer begins with, as text and token: reasoning may follow."""
+        self._unsent: list[Token] = []
+        """Tokens of calls that are held back."""
+        self._told = Told()
         self._call_ids: dict[int, str] = {}
         """Of calls that have one before they have a name."""
+        self._read = 0
+        """How many calls have been read that were held back."""
         self._last = -1
         """The last call that has begun."""
         self._empty = False
         """Whether that has no arguments yet."""
-        self._ids: list[int] = []
-        self._texts: list[str] = []
-        self._told = False
-        """Whether the parser has made anything of them."""
+        self.dropped = 0
+        """How many characters of the answer no parser has made anything of."""
 
     def feed(self, tokens: Iterable[Token], *, ended: bool, cut: bool = False) -> Part:
         """Takes the next tokens; with `ended` they are the last, and nothing is held back any more.
@@ -127,23 +127,42 @@ class Splitter:
         """
         part = Part()
         tokens = list(tokens)
+        reader = self._reader
         for position, token in enumerate(tokens, 1):
             self._take(part, token.text, [token.id], ended and position == len(tokens))
+            if reader is not None:
+                self._unsent.append(token)
+                if not reader.holds:
+                    part.tokens += self._unsent
+                    self._unsent = []
+        if reader is None:
+            part.tokens = tokens
         if ended:
             if not tokens:
                 self._take(part, "", [], True)
-            if not self._told:
-                # Some parsers make nothing of single tokens (vLLM's phi4_mini_json).
-                self._add(part, *self._parsed("".join(self._texts)))
+            self._complete(part)
             self._end(part, cut)
+            part.tokens += self._unsent
         return part
 
     def whole(self, text: str, ids: list[int], *, cut: bool) -> Part:
         """Takes an answer that is not streamed; `ids` are its tokens. vLLM's server has the parser parse it, too."""
         part = Part()
         self._ids = ids
-        self._begin(ids)
-        self._add(part, *self._parsed(text))
+        begins = self._prompt.begun_by(ids)
+        self._begin(begins=bool(begins) or self._prompt.ended_by(ids))
+        text = text.lstrip() if begins else text
+        if getattr(getattr(self._parser, "tool_parser", None), "engine_based_streaming", False):
+            # It is one machine for both, and leaves out of a whole answer what comes after a call.
+            self._texts.append(text)
+            self._parse(part, text, ids, last=True)
+            self._complete(part)
+        else:
+            thought = ""
+            if self._marked is not None:
+                thought, text = self._marked.feed(text, ended=True)
+            reasoning, content, calls = self._parsed(text)
+            self._add(part, thought or reasoning, *self._held(content, calls, last=True))
         self._end(part, cut)
         return part
 
@@ -153,29 +172,101 @@ class Splitter:
         parser = getattr(self._parser, "reasoning_parser", None)
         return int(parser.count_reasoning_tokens(self._ids)) if parser is not None else 0
 
-    def _begin(self, ids: list[int]) -> None:
+    def _begin(self, *, begins: bool) -> None:
+        """`begins`: whether the answer begins its own reasoning.
+
+        Then parsers are told nothing of the prompt: they would find an earlier answer's reasoning, which has ended.
+        """
+        prompt = self._prompt
         self._begun = True
-        self._parser = self._thinking if self._prompt.may_begin_with(ids) else self._plain
-        self._before = self._prompt.told(ids)
-        if hasattr(self._parser, "set_prompt_token_ids"):  # vLLM 0.32
-            self._parser.set_prompt_token_ids(self._prompt.ids)
+        self._thinks = prompt.open or begins or not prompt.known
+        self._before = None if begins and not prompt.open else prompt.ids
+        self._parser = self._new(reasoning=self._thinks and self._marked is None, calls=self._calls)
+
+    def _new(self, *, reasoning: bool, calls: bool) -> Any:
+        parser = self._make(reasoning=reasoning, calls=calls)
+        if hasattr(parser, "set_prompt_token_ids"):  # vLLM 0.32
+            parser.set_prompt_token_ids(self._prompt.prompt)
+        return parser
 
     def _take(self, part: Part, text: str, ids: list[int], last: bool) -> None:
-        if not self._begun:
-            self._begin(ids)
         self._ids += ids
-        if self._parser is None:
-            self._told = True
-            self._add(part, None, text, ())
+        self._texts.append(text)
+        if not self._begun:
+            begins = False if self._prompt.open else self._prompt.begun_by(self._ids)
+            if begins is None and not last:
+                self._blank.append((text, *ids))
+                return
+            self._begin(begins=bool(begins))
+            for blank, token_id in () if begins else self._blank:
+                self._parse(part, blank, [token_id], last=False)
+        self._parse(part, text, ids, last=last)
+
+    def _parse(self, part: Part, text: str, ids: list[int], *, last: bool) -> None:
+        """Has what is new of a stream parsed."""
+        if self._failed:
             return
-        message = self._parser.parse_delta(text, ids, self._request, self._before, finished=last)
-        if not self._told:
-            self._texts.append(text)
-        if message is None:
+        reasoning: str | None = None
+        content: str | None = text
+        calls: Sequence[CallDelta] = ()
+        if self._marked is not None:
+            reasoning, content = self._marked.feed(text, ended=last)
+        if self._parser is not None and (content or last or self._marked is None):
+            try:
+                message = self._parser.parse_delta(content, ids, self._request, self._before, finished=last)
+            except Exception:
+                log.debug("a parser failed on a stream: the answer is parsed at its end", exc_info=True)
+                self._failed = True
+                return
+            content = None
+            if message is not None:
+                reasoning, content = reasoning or message.reasoning, message.content
+                calls = [new for call in message.tool_calls or () if (new := self._call(call)) is not None]
+        self._add(part, reasoning, *self._held(content, calls, last=last))
+
+    def _held(
+        self, content: str | None, calls: Sequence[CallDelta], *, last: bool
+    ) -> tuple[str | None, Sequence[CallDelta]]:
+        """Text and calls, where calls are held back: those of them that are whole."""
+        if self._reader is None or not (content or last):
+            return content, calls
+        texts: list[str] = []
+        found: list[CallDelta] = []
+        for one in self._reader.feed(content or "", ended=last):
+            if isinstance(one, str):
+                texts.append(one)
+                continue
+            for call in one:
+                found.append(CallDelta(self._read, call.id or new_id(), call.name, call.arguments))
+                self._read += 1
+        return "".join(texts), found
+
+    def _read_calls(self, text: str) -> Sequence[Any]:
+        """The calls in a text that a call begins."""
+        try:
+            _, _, calls = self._new(reasoning=False, calls=True).parse(text, self._request, enable_auto_tools=True)
+        except Exception:
+            log.debug("a tool call parser failed: it is treated as text", exc_info=True)
+            return ()
+        return calls or ()
+
+    def _complete(self, part: Part) -> None:
+        """Adds what the parser of streams has left out, by the parser of whole answers."""
+        told, text = self._told, "".join(self._texts)
+        content, thought = "".join(told.text), "".join(told.reasoning)
+        if not self._failed and (
+            self._parser is None or not self._calls or told.arguments or _ends_with(text, content or thought)
+        ):
             return
-        self._told = self._told or bool(message.content or message.reasoning or message.tool_calls)
-        calls = [new for call in message.tool_calls or () if (new := self._call(call)) is not None]
-        self._add(part, message.reasoning, message.content, calls)
+        self._parser = self._new(reasoning=self._thinks, calls=self._calls)
+        reasoning, whole, calls = self._parsed(text)
+        if not self._failed and (content or thought) and not calls:
+            # Of a text without calls the parser of streams may leave out marks on purpose.
+            whole = content
+            self._note_dropped(text, whole)
+        more = [call for given in calls if (call := told.rest_of(given)) is not None]
+        rest, more = self._held(_rest(whole or "", content), more, last=True)
+        self._add(part, _rest(reasoning or "", thought), rest, more)
 
     def _parsed(self, text: str) -> tuple[str | None, str | None, Sequence[CallDelta]]:
         """Reasoning, text and calls of all of an answer."""
@@ -194,6 +285,8 @@ class Splitter:
         if not content and not calls:
             # Parsers drop calls that they cannot read.
             reasoning, content = self._without_calls(text)
+        if not calls:
+            self._note_dropped(text, content)
         made = [
             CallDelta(index, call.id or new_id(), call.name, call.arguments) for index, call in enumerate(calls or ())
         ]
@@ -208,17 +301,29 @@ class Splitter:
             return None, text
         return reasoning, content
 
+    def _note_dropped(self, text: str, content: str | None) -> None:
+        """`content` is all that has been made of the text of an answer without calls."""
+        if content and not _ends_with(text, content):
+            self.dropped = len(text) - len(content)
+            log.warning("a tool call or reasoning parser left %d characters out of an answer", self.dropped)
+
     def _add(self, part: Part, reasoning: str | None, text: str | None, calls: Sequence[CallDelta]) -> None:
         """Adds to `part` what has been read."""
-        if reasoning and self._show_reasoning:
-            part.reasoning += reasoning
-        if text and self._forced is not None:
-            text, calls = self._forced.feed(text, ended=False)
+        told = self._told
+        if reasoning:
+            told.reasoning.append(reasoning)
+            if self._show_reasoning:
+                part.reasoning += reasoning
+        if text:
+            told.text.append(text)
+            if self._forced is not None:
+                text, calls = self._forced.feed(text, ended=False)
         if text:
             if self._empty and not text.isspace():
                 self._fill(part)
             part.text += text
         for call in calls:
+            told.arguments.setdefault(call.index, []).append(call.arguments)
             if self._one_call and call.index > 0:
                 continue
             if call.index != self._last:
@@ -246,10 +351,23 @@ class Splitter:
         name = function.name if function else None
         if call.id:
             self._call_ids[call.index] = call.id
-        if call.index in self._named or name is None:
+        if call.index in self._told.arguments or name is None:
             return CallDelta(call.index, arguments=arguments) if arguments else None
-        self._named.add(call.index)
         return CallDelta(call.index, self._call_ids.get(call.index), name, arguments)
+
+
+def _ends_with(text: str, shown: str) -> bool:
+    """Whether the text of an answer ends with what has been made of it: nothing that came later is missing."""
+    shown = shown.strip()
+    return text.rstrip().endswith(shown) if shown else not text.strip()
+
+
+def _rest(whole: str, told: str) -> str:
+    """What of the text of an answer has not been told yet. Parsers of streams and of whole answers strip white space."""
+    if told not in whole:
+        told = told.strip()
+    at = whole.find(told)
+    return whole[at + len(told) :] if at >= 0 else ""
 
 
 def new_id() -> str:
@@ -268,7 +386,7 @@ def split(splitter: Splitter | None, delta: Delta, *, shown: bool) -> Delta:
         return delta
     finish = delta.finish
     part = splitter.feed(delta.tokens, ended=finish is not None, cut=finish is not None and finish.reason in CUT)
-    return _with(part, delta, splitter, shown)
+    return _with(part, delta, splitter, part.tokens if shown else ())
 
 
 def split_whole(splitter: Splitter | None, delta: Delta, ids: list[int]) -> Delta:
@@ -277,16 +395,15 @@ def split_whole(splitter: Splitter | None, delta: Delta, ids: list[int]) -> Delt
     if splitter is None or finish is None:
         return delta
     part = splitter.whole(delta.text, ids, cut=finish.reason in CUT)
-    return _with(part, delta, splitter, shown=True)
+    return _with(part, delta, splitter, delta.tokens)
 
 
-def _with(part: Part, delta: Delta, splitter: Splitter, shown: bool) -> Delta:
-    """`part` of an answer in place of the text of `delta`."""
+def _with(part: Part, delta: Delta, splitter: Splitter, tokens: Iterable[Token]) -> Delta:
+    """`part` of an answer in place of the text of `delta`, with its `tokens`."""
     finish = delta.finish
     if finish is not None:
-        finish = replace(finish, reasoning_tokens=splitter.reasoning_tokens)
-    tokens = delta.tokens if shown else ()
-    return Delta(delta.index, part.text, tokens, finish, part.reasoning, tuple(part.calls))
+        finish = replace(finish, reasoning_tokens=splitter.reasoning_tokens, dropped_characters=splitter.dropped)
+    return Delta(delta.index, part.text, tuple(tokens), finish, part.reasoning, tuple(part.calls))
 
 
 CUT = ("length", "abort")

@@ -15,9 +15,12 @@ from ...events import Token
 from ...generation import Conversation, Sampling, StructuredOutput
 from ...media.images import Image
 from ...options import Settings
+from ...text.call_reader import FORMS
 from ...text.chat_template import chat_template
 from ...text.forced_calls import ForcedCalls
-from ...text.parsers import Reasoning, Splitter, mistrals_id, new_id
+from ...text.marked_reasoning import MARKED
+from ...text.parsers import Splitter, mistrals_id, new_id
+from ...text.reasoning import Reasoning
 from ...text.template_messages import template_messages
 from ..core import Core
 from ..library.internals import keep_linear, tokenize_params
@@ -67,7 +70,7 @@ class ChatRenderer:
         self.reasoning_end = None if reasoner is None else -1 if end is None else end
         """The token that ends reasoning; None: there is none, -1: it is not known."""
         ends = frozenset[int]() if reasoner is None else core.end_ids()
-        self._reasoning = partial(Reasoning, start, end, ends=ends)
+        self._reasoning = partial(Reasoning, start, end, ends=ends, is_blank=self._is_blank)
         if self._mistral is not None:
             self._mistral.try_out(self.request)
         if settings.tool_call_parser:
@@ -111,12 +114,13 @@ class ChatRenderer:
             first = error.errors()[0]
             path = _path(first["loc"])
             raise ParameterError(f"{path}: {first['msg']}", path) from None
-        parser = self._parser_for(conversation, request)
+        variables = request.chat_template_kwargs or {}
+        parser = self._new(self._tool_parser(conversation), self._settings.reasoning_parser, request.tools, variables)
         if self._mistral is not None:
             if not self._mistral.adjusts(request, conversation, guide):
                 return request
             if parser is None and self._mistral.grammars and conversation.tools:
-                parser = self._new(self._settings.tool_call_parser, None, request.tools, {})
+                parser = self._new(self._settings.tool_call_parser, None, request.tools, variables)
         if parser is None:
             return request
         shown = request.tools
@@ -195,18 +199,29 @@ class ChatRenderer:
             # Only for a forced call; what it is, guided decoding says, and not the family of the model.
             function = None if _lists_calls(guide.json) else conversation.function
             forced = ForcedCalls(function, mistrals_id if self._mistral is not None else new_id)
-        thinking = self._parser_for(conversation, request, tools=forced is None)
-        if thinking is None and forced is None:
+        tool_parser = self._tool_parser(conversation) if forced is None else None
+        reasoner = self._settings.reasoning_parser
+        if tool_parser is None and reasoner is None and forced is None:
             return None
+        arguments = request.chat_template_kwargs or {}
+
+        def make(*, reasoning: bool, calls: bool) -> Any:
+            return self._new(tool_parser if calls else None, reasoner if reasoning else None, request.tools, arguments)
+
         return Splitter(
-            thinking,
-            self._parser_for(conversation, request, reasoning=False, tools=forced is None),
+            make,
             request,
             self._reasoning(prompt_ids),
             forced=forced,
+            marks=MARKED.get(reasoner or ""),
+            form=FORMS.get(tool_parser or ""),
             one_call=not conversation.parallel_tool_calls,
             show_reasoning=conversation.include_reasoning,
         )
+
+    def _is_blank(self, token_id: int) -> bool:
+        """Whether a token is nothing but white space."""
+        return not self._core.get_tokenizer().decode([token_id]).strip()
 
     def reasoner(self) -> Any:
         """vLLM's parser of the reasoning, or None."""
@@ -216,14 +231,6 @@ class ChatRenderer:
         """Whether guided decoding is to begin with the first token, not after reasoning that may never come."""
         reasoning = self._reasoning(prompt_ids)
         return reasoning.known and not reasoning.open
-
-    def _parser_for(
-        self, conversation: Conversation, request: Any, *, reasoning: bool = True, tools: bool = True
-    ) -> Any:
-        """A new parser, with a tool parser only where tools may be called; None where there is nothing to parse."""
-        reasoner = self._settings.reasoning_parser if reasoning else None
-        tool_parser = self._tool_parser(conversation) if tools else None
-        return self._new(tool_parser, reasoner, request.tools, request.chat_template_kwargs or {})
 
     def _try(self, option: str, tool_parser: str | None, reasoning_parser: str | None) -> Any:
         """A parser by itself; raises OptionError where vLLM does not have it, or it is not for this model."""

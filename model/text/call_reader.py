@@ -1,0 +1,169 @@
+"""Calls of families whose streams vLLM's parsers read wrong (tests/families): each is held back until it is whole.
+
+    text, text, ... --CallReader.feed--> text, calls, text, ...
+
+What stands around the calls goes on as it comes. What begins like a call and is none is text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from .text_marks import find_mark, may_begin
+
+__all__ = ["FORMS", "CallForm", "CallReader"]
+
+MAX_TRIES = 8
+"""How often a call is read again where what should end it stands within it, and how many marks of an answer may begin
+no call before none is looked for any more: each takes time by the length of the answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class CallForm:
+    """What a family's calls stand between."""
+
+    starts: tuple[str, ...]
+    end: str = ""
+    """Without, all calls of an answer are its last part."""
+    first: bool = False
+    """Whether an answer has calls only where it begins with them."""
+
+
+TAGGED = CallForm(("<tool_call>",), "</tool_call>")
+LISTED = CallForm(("<tool_calls>",), "</tool_calls>")
+PYTHONIC = CallForm(("[",), first=True)
+JSON = CallForm(('{"', '{ "', '{\n', "<|python_tag|>"))
+
+FORMS: Mapping[str, CallForm] = {
+    "apertus": CallForm(("<|tools_prefix|>",), "<|tools_suffix|>"),
+    "functiongemma": CallForm(("<start_function_call>",), "<end_function_call>"),
+    "gigachat3": CallForm(("function call<|role_sep|>", "<|function_call|>")),
+    "granite": CallForm(("<|tool_call|>", "<tool_call>")),
+    "granite-20b-fc": CallForm(("<function_call>",)),
+    "granite4": TAGGED,
+    "hermes": TAGGED,
+    "hunyuan_a13b": LISTED,
+    "internlm": CallForm(("<|action_start|>",), "<|action_end|>"),
+    "jamba": LISTED,
+    "lfm2": CallForm(("<|tool_call_start|>",), "<|tool_call_end|>"),
+    "llama3_json": JSON,
+    "llama4_json": JSON,
+    "llama4_pythonic": CallForm(("<|python_start|>", "["), first=True),
+    "longcat": CallForm(("<longcat_tool_call>",), "</longcat_tool_call>"),
+    "minicpm5": CallForm(("<function",), "</function>"),
+    "olmo3": CallForm(("<function_calls>",), "</function_calls>"),
+    "poolside_v1": TAGGED,
+    "pythonic": PYTHONIC,
+    "qwen3_json": TAGGED,
+    "xlam": CallForm(('[{"', '[ {"', "[\n", "```json", "```\n[", "<tool_call>", "[TOOL_CALLS]")),
+}
+"""By vLLM's name of a tool parser."""
+
+Read = Callable[[str], Sequence[Any]]
+"""Reads the calls in a text that begins with one; none where there are none."""
+
+
+class CallReader:
+    """Reads one answer, behind its reasoning."""
+
+    def __init__(self, form: CallForm, read: Read) -> None:
+        self._form = form
+        self._read = read
+        self._rest = ""
+        """What cannot be told before more comes."""
+        self._begun = False
+        """Whether a text or a call has begun."""
+        self._held = False
+        """Whether the rest begins with what begins a call, but for white space."""
+        self._mark = 0
+        """Where in the rest that is."""
+        self._searched = 0
+        """Up to where in the rest there is no end of it."""
+        self._tries = 0
+        """How often that has been read in vain."""
+        self._failed = 0
+        """How many marks began no call."""
+        self._called = False
+        """Whether a call came last."""
+
+    @property
+    def holds(self) -> bool:
+        """Whether a call is held back."""
+        return self._held
+
+    def feed(self, text: str, *, ended: bool) -> list[str | Sequence[Any]]:
+        """What new text brings, in order: texts, and calls as they were read. With `ended` it is the last.
+
+        White space before calls and between them is dropped, as vLLM does.
+        """
+        self._rest += text
+        found: list[str | Sequence[Any]] = []
+        while self._rest and self._step(found, ended):
+            pass
+        return found
+
+    def _step(self, found: list[str | Sequence[Any]], ended: bool) -> bool:
+        """Reads on; whether there may be more to read."""
+        if not self._held:
+            at = self._start()
+            if at is None:
+                self._pass_on(found, len(self._rest) if ended else self._known())
+                return False
+            before = len(self._rest[:at].rstrip())
+            self._pass_on(found, before)
+            self._held, self._mark = True, at - before
+            self._searched, self._tries = self._mark, 0
+        end = self._end(ended)
+        if end is None:
+            return False
+        text = self._rest[self._mark : end]
+        if calls := self._read(text) or (self._form.end and ended and self._read(text + self._form.end)):
+            found.append(calls)
+            self._rest, self._held, self._begun, self._called = self._rest[end:], False, True, True
+        elif end < len(self._rest) or not ended:
+            self._searched = end
+            self._tries += 1
+        else:
+            # It is no call: what comes after its first mark may be one.
+            self._held = False
+            self._failed += 1
+            first = find_mark(self._rest, self._form.starts)
+            self._pass_on(found, self._mark + len(first[1] if first else ""))
+        return True
+
+    def _start(self) -> int | None:
+        """Where in the rest a call begins."""
+        if self._failed == MAX_TRIES or (self._form.first and self._begun):
+            return None
+        found = find_mark(self._rest, self._form.starts)
+        if found is None or (self._form.first and self._rest[: found[0]].strip()):
+            return None
+        return found[0]
+
+    def _known(self) -> int:
+        """How many characters of the rest are text, whatever comes."""
+        if self._form.first and (self._begun or not self._may_be_first()):
+            return len(self._rest)
+        known = self._rest[: len(self._rest) - may_begin(self._rest, self._form.starts)]
+        return len(known.rstrip())
+
+    def _may_be_first(self) -> bool:
+        text = self._rest.lstrip()
+        return any(mark.startswith(text) for mark in self._form.starts)
+
+    def _end(self, ended: bool) -> int | None:
+        """How much of the rest may be calls; None where more must come."""
+        end = self._form.end
+        at = self._rest.find(end, self._searched) if end and self._tries < MAX_TRIES else -1
+        if at >= 0:
+            return at + len(end)
+        return len(self._rest) if ended else None
+
+    def _pass_on(self, found: list[str | Sequence[Any]], count: int) -> None:
+        """Passes on the first characters of the rest as text; white space behind a call only with what follows it."""
+        text, self._rest = self._rest[:count], self._rest[count:]
+        if text and not (self._called and text.isspace()):
+            found.append(text)
+            self._begun, self._called = True, False

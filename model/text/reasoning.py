@@ -1,0 +1,62 @@
+"""Whether the answer to a prompt begins with reasoning."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+
+__all__ = ["Reasoning"]
+
+
+class Reasoning:
+    """Where the reasoning of an answer begins, by its prompt and its own first tokens.
+
+    vLLM's parsers for models that think between two tokens take an answer for reasoning until the second token comes,
+    and so all of an answer that has none. But a model that thinks has the first token in its prompt or writes it first.
+    What earlier messages have thought, or quote of these tokens, says nothing of the answer.
+    """
+
+    def __init__(
+        self,
+        start: int | None,
+        end: int | None,
+        prompt_ids: Sequence[int],
+        ends: Collection[int] = frozenset(),
+        is_blank: Callable[[int], bool] = lambda _: False,
+    ) -> None:
+        """`start` and `end`: the two tokens; `ends`: those that end a message; `is_blank`: whether a token is nothing
+        but white space.
+        """
+        self._start = start
+        self._end = end
+        self._is_blank = is_blank
+        self.known = start is not None and end is not None
+        """Whether this is known at all: some models mark their reasoning in other ways."""
+        self.prompt = prompt_ids
+        self.ids = [*prompt_ids]
+        """What of the prompt says whether it ends within reasoning: from the last mark of its last message on, or from
+        where that begins."""
+        self.open = False
+        """Whether the prompt ends within the reasoning."""
+        marks = {start, end, *ends}
+        last = next((at for at in range(len(self.ids) - 1, -1, -1) if self.ids[at] in marks), -1)
+        if last >= 0:
+            self.ids = self.ids[last + (self.ids[last] in ends) :]
+            self.open = self.known and self.ids[:1] == [start]
+        elif self.known:
+            self.ids = []
+
+    def begun_by(self, ids: Sequence[int]) -> bool | None:
+        """Whether an answer that begins with `ids` begins its own reasoning; None where more tokens must tell."""
+        if not self.known:
+            return False
+        first = next((token_id for token_id in ids if token_id == self._start or not self._is_blank(token_id)), None)
+        return None if first is None else first == self._start
+
+    def ended_by(self, ids: Sequence[int]) -> bool:
+        """Whether all of an answer, `ids`, ends reasoning that neither it nor its prompt began.
+
+        Of a stream nobody knows that in time: it would have to take every plain answer for reasoning.
+        """
+        marks = (self._start, self._end)
+        first = next((token_id for token_id in ids if token_id in marks), None)
+        return self.known and self.ids[:1] != [self._end] and first == self._end

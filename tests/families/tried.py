@@ -1,0 +1,65 @@
+"""Which parsers a family's cases are tried with, on the vLLM that is installed.
+
+Family --made_for--> ("tool parser", "reasoning parser"), Case, Parsers
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from .answers import Parsers, Vocabulary
+from .table import Case, Family
+
+__all__ = ["Pair", "known", "made_for", "model_config", "version"]
+
+Pair = tuple[str, str]
+"""Names of a tool parser and of a reasoning parser; "": none."""
+CONFIG = {
+    "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 64, "intermediate_size": 128,
+    "num_hidden_layers": 1, "num_attention_heads": 4, "vocab_size": 40_000, "max_position_embeddings": 4096,
+    "torch_dtype": "float32",
+}  # fmt: skip
+
+
+def model_config(folder: Path) -> Any:
+    """vLLM's ModelConfig of a small model; of it, parsers want the kind of the model."""
+    from vllm import EngineArgs
+
+    (folder / "config.json").write_text(json.dumps(CONFIG))
+    return EngineArgs(model=str(folder), skip_tokenizer_init=True, enforce_eager=True).create_model_config()
+
+
+def version() -> str:
+    """That of vLLM, as in "0.26"."""
+    import vllm
+
+    return ".".join(vllm.__version__.split(".")[:2])
+
+
+def known() -> tuple[set[str], set[str]]:
+    """The names of the tool parsers and of the reasoning parsers that there are."""
+    from vllm.reasoning import ReasoningParserManager
+    from vllm.tool_parsers import ToolParserManager
+
+    return {*ToolParserManager.lazy_parsers}, {*ReasoningParserManager.lazy_parsers}
+
+
+def made_for(family: Family, config: Any) -> Iterator[tuple[Pair, Case, Parsers]]:
+    """A family's cases, each with each pair of parsers that it asks for and that there is."""
+    tools, reasoners = known()
+    vocabulary = Vocabulary(family)
+    made: dict[Pair, Parsers] = {}
+    for case in family.cases:
+        with_tools = case.tool_choice != "off" and bool(family.tool_parsers)
+        for pair in (
+            (tool, reasoner)
+            for tool in (family.tool_parsers if with_tools else ("",))
+            for reasoner in (family.reasoning_parsers if case.reasoning is not None else ("",))
+            if (not tool or tool in tools) and (not reasoner or reasoner in reasoners)
+        ):
+            if pair not in made:
+                made[pair] = Parsers(family, vocabulary, config, *pair)
+            yield pair, case, made[pair]

@@ -1,0 +1,77 @@
+"""`lmi check` proposes the parsers that a model's own files ask for."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lmi.handler.commands.check_families import family_lines
+
+from ...kit.api.options import load_settings
+from ...kit.models.vocabularies import vocabulary
+
+CHATML = "{% for tool in tools %}<tool_call>\n{\"name\": {% endfor %}"
+
+
+def proposed(folder: Path, config: dict[str, Any] | None = None, **options: str) -> list[str]:
+    """What is proposed for a model in this folder."""
+    if config is not None:
+        (folder / "config.json").write_text(json.dumps(config))
+    settings = load_settings(folder, environment={}, overrides=options)
+    return [line.partition("set option.")[2] for line in family_lines(settings)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "template", "expected"),
+    [
+        ("qwen2", CHATML, ["tool_call_parser=hermes"]),
+        ("qwen3", CHATML + "<think>", ["tool_call_parser=hermes", "reasoning_parser=qwen3"]),
+        ("qwen3_moe", CHATML + "<function=", ["tool_call_parser=qwen3_coder"]),
+        ("qwen2", "<think>", ["reasoning_parser=deepseek_r1"]),
+        ("llama", "Environment: ipython", ["tool_call_parser=llama3_json"]),
+        ("gpt_oss", "<|channel|>analysis", []),
+        ("gemma3", "<start_of_turn>", []),
+        ("granite", "<|tool_call|> Here is my thought process", ["tool_call_parser=granite", "reasoning_parser=granite"]),
+        ("glm4_moe", "<tool_call> <arg_key> <think>", ["tool_call_parser=glm45", "reasoning_parser=glm45"]),
+        ("deepseek_v3", "<｜tool▁calls▁begin｜> ```json <think>", ["tool_call_parser=deepseek_v3", "reasoning_parser=deepseek_r1"]),
+        ("deepseek_v32", "", ["tool_call_parser=deepseek_v32", "reasoning_parser=deepseek_v3"]),
+    ],
+)
+@pytest.mark.parametrize("file", ["chat_template.jinja", "tokenizer_config.json", "several", "option"])
+def test_by_the_type_and_the_template(tmp_path: Path, file: str, kind: str, template: str, expected: list[str]) -> None:
+    options: dict[str, str] = {}
+    if file == "option":
+        (tmp_path / "own.jinja").write_text(template)
+        options = {"chat_template": "own.jinja"}
+    elif file == "chat_template.jinja":
+        (tmp_path / file).write_text(template)
+    else:
+        held = [{"name": "default", "template": ""}, {"name": "tool_use", "template": template}]
+        text = json.dumps({"chat_template": template if file != "several" else held})
+        (tmp_path / "tokenizer_config.json").write_text(text)
+    assert proposed(tmp_path, {"model_type": kind}, **options) == expected
+
+
+def test_what_is_set_is_not_proposed(tmp_path: Path) -> None:
+    (tmp_path / "chat_template.jinja").write_text(CHATML + "<think>")
+    options = {"tool_call_parser": "hermes"}
+    assert proposed(tmp_path, {"model_type": "qwen3"}, **options) == ["reasoning_parser=qwen3"]
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"chat_template": 5}', '{"chat_template": [5]}'])
+def test_files_that_cannot_be_read_propose_nothing(tmp_path: Path, text: str) -> None:
+    (tmp_path / "tokenizer_config.json").write_text(text)
+    (tmp_path / "chat_template.jinja").write_bytes(b"\xff")
+    (tmp_path / "config.json").write_text(text)
+    assert proposed(tmp_path) == []
+
+
+def test_a_real_template() -> None:
+    settings = load_settings(vocabulary("qwen3"), environment={}, overrides={})
+    assert [line.split("option.")[1] for line in family_lines(settings)] == [
+        "tool_call_parser=hermes",
+        "reasoning_parser=qwen3",
+    ]
