@@ -1,10 +1,12 @@
-"""A conversation as mistral-common takes it: what vLLM's server sees to, and what it refuses that need not be refused."""
+"""A conversation as mistral-common takes it: what vLLM's server sees to, and what it refuses and need not."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
+
+from msgspec.structs import replace
 
 from ...errors import ParameterError
 from ...generation import Conversation, StructuredOutput
@@ -37,8 +39,8 @@ class MistralConversations:
         self._thinks = getattr(tokenizer.instruct, "BEGIN_THINK", None) is not None
         settings = getattr(tokenizer.tokenizer, "model_settings_builder", None)
         efforts = getattr(settings, EFFORT, None)
-        self._efforts: tuple[str, ...] = () if efforts is None else tuple(
-            str(getattr(one, "value", one)) for one in efforts.values
+        self._efforts: tuple[str, ...] = (
+            () if efforts is None else tuple(str(getattr(one, "value", one)) for one in efforts.values)
         )
 
     def try_out(self, request: Callable[[Conversation], Any]) -> None:
@@ -46,11 +48,13 @@ class MistralConversations:
         `request` gives vLLM's form of a conversation."""
         if not self.grammars:
             return
-        for choice, function in (("auto", None), ("none", None), ("required", None), (None, TRIED)):
-            try:
-                request(Conversation(messages=(ASKED,), tools=(TRIAL,), tool_choice=choice, function=function))
-            except Exception as error:
-                raise mistral_misfit(error.__cause__ or error) from error
+        tried = Conversation(messages=(ASKED,), tools=(TRIAL,))
+        try:
+            for choice in ("auto", "none", "required"):
+                request(replace(tried, tool_choice=choice))
+            request(replace(tried, function=TRIED))
+        except Exception as error:
+            raise mistral_misfit(error.__cause__ or error) from error
 
     def check(self, conversation: Conversation) -> None:
         """Raises ParameterError for what mistral-common would refuse without saying where it stands."""
@@ -73,7 +77,6 @@ class MistralConversations:
         for a reasoning_effort that is none."""
         effort = effort_of(given, self._efforts)
         return {} if effort is None else {EFFORT: effort}
-
 
     def adjusts(self, request: Any, conversation: Conversation, guide: StructuredOutput | None) -> bool:
         """Whether vLLM's parser is to adjust `request`, its form of the conversation. With tools it guides every answer

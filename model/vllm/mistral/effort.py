@@ -1,6 +1,6 @@
 """How much a model of version 15 or later is to think: one of the efforts that its settings name.
 
-    {"reasoning_effort": "medium"} or {"enable_thinking": true} --effort_of--> "high", of "none" and "high"
+{"reasoning_effort": "medium"} or {"enable_thinking": true} --effort_of--> "high", of "none" and "high"
 """
 
 from __future__ import annotations

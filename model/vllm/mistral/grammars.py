@@ -44,8 +44,8 @@ def prepare_mistral(core: Core, settings: Settings) -> None:
     option = "structured_outputs_config"
     named = json.loads(settings.engine_arguments.get(option) or "{}").get("backend", "auto")
     if named not in ("auto", BACKEND):
-        expected = f"expected the backend {BACKEND} (or none) for tool_call_parser=mistral with a tokenizer of version 11"
-        raise OptionError(f"option.{option}: {expected} or later, got {named!r}", option)
+        expected = f"expected the backend {BACKEND} (or none) for the calls of Mistral's tokenizer from version 11 on"
+        raise OptionError(f"option.{option}: {expected}, got {named!r}", option)
     guides: Any = core.vllm_config.structured_outputs_config
     guides.backend = BACKEND
     parser = part("vllm.tool_parsers.mistral_tool_parser:MistralToolParser")

@@ -77,7 +77,7 @@ OTHERS: dict[str, dict[Callable[..., str], Case]] = {
                        [LOOK])},
     "no arguments at all": {listed: ('[TOOL_CALLS][{"name": "now"}]', "", [NOW])},
     "no mark of arguments": {each: ('[TOOL_CALLS]look_up{"word": "Paris"}[TOOL_CALLS]now{}', "", [LOOK, NOW])},
-    "text after": {listed: (listed(LOOK, after="\nDone."), "", [LOOK]), each: (each(LOOK, after="\nDone."), "", [LOOK])},
+    "text after": {how: (how(LOOK, after="\nDone."), "", [LOOK]) for how in (listed, each)},
     "arguments as text": {listed: (listed(("look_up", dumped(LOOK[1]))), "", [LOOK])},
     "an object alone": {listed: ('[TOOL_CALLS]{"name": "look_up", "arguments": {"word": "Paris"}}', "", [LOOK])},
 }  # fmt: skip
@@ -88,13 +88,15 @@ THOUGHT: dict[str, Case] = {
 }
 UNGUIDED = ("text after", "arguments as text", "an object alone")
 """What no grammar lets be written. vLLM does not read it in every version, whole or streamed: a text after calls of
-version 11 is among their arguments (whole: 0.26; streamed: all), one before that is content from 0.32 on; a stream loses
-arguments that are a text (0.26), and a call that is no list is none (0.26)."""
+version 11 is among their arguments (whole: 0.26; streamed: all), one before that is content from 0.32 on; a stream
+loses arguments that are a text (0.26), and a call that is no list is none (0.26)."""
 HOWS = {"whole": (False, 1), "by 1": (True, 1), "by 3": (True, 3), "at once": (True, 1000)}
 
 
 @pytest.fixture(scope="module", params=["v3", "v11", "v15"])
-def engine(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, SaidEngine]]:
+def engine(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[str, SaidEngine]]:
     folder = mistral_directory(tmp_path_factory.mktemp("mistral") / "model", request.param)
     more = {"reasoning_parser": "mistral"} if request.param == "v15" else {}
     made = SaidEngine(folder, tokenizer_mode="mistral", load_format="dummy", tool_call_parser="mistral", **more)
@@ -120,7 +122,7 @@ def ours(engine: SaidEngine, ids: list[int], how: str) -> tuple[str, list[Call]]
 
 
 def vllms(engine: SaidEngine, ids: list[int], how: str) -> tuple[str, list[Call]]:
-    """What vLLM's server makes of the same tokens (chat_completion_full_generator, chat_completion_stream_generator)."""
+    """What vLLM's server makes of the same tokens (chat_completion_full_generator, ..._stream_generator)."""
     from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest
     from vllm.parser import ParserManager
 

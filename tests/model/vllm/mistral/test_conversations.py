@@ -155,7 +155,8 @@ def test_ids_that_end_alike_are_told_apart(engine: SaidEngine) -> None:
 REFUSED: dict[str, tuple[Body, str]] = {
     "a template": ({"messages": [USER], "chat_template": "x"}, "chat_template"),
     "a name of a tool": (
-        {"messages": [USER], "tools": [{"type": "function", "function": {"name": "a.b"}}]}, "prompt.tools[0].name"
+        {"messages": [USER], "tools": [{"type": "function", "function": {"name": "a.b"}}]},
+        "prompt.tools[0].name",
     ),
     "an answer at the end": ({"messages": [USER, OK]}, "prompt.continue_final_message"),
     "nothing to go on with": (

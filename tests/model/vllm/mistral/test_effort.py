@@ -40,5 +40,7 @@ def test_the_effort_is_one_that_the_model_knows(
 @pytest.mark.parametrize("given", ["whatever", 5, ["high"]])
 def test_what_is_no_effort_is_refused(given: Any) -> None:
     path = "prompt.template_arguments.reasoning_effort"
-    with pytest.raises(ParameterError, match=rf"^{path}: expected one of none, high; got {given!r}".replace("[", r"\[")):
+    with pytest.raises(
+        ParameterError, match=rf"^{path}: expected one of none, high; got {given!r}".replace("[", r"\[")
+    ):
         effort_of({"reasoning_effort": given}, ("none", "high"))

@@ -1,4 +1,4 @@
-"""Calls of version 11 and later: what grammars let a model write, what runs them, and a mistral-common that has none."""
+"""Calls of version 11 and later: what grammars let a model write, what runs them, a mistral-common without."""
 
 from __future__ import annotations
 

@@ -64,7 +64,12 @@ def test_an_id_that_has_no_such_end_gets_another_the_same_in_each_turn(given: st
 
 
 def test_ids_that_end_alike_stay_two() -> None:
-    given = [USER, called("call_a_123456789", "call_b_123456789"), result("call_b_123456789"), result("call_a_123456789")]
+    given = [
+        USER,
+        called("call_a_123456789", "call_b_123456789"),
+        result("call_b_123456789"),
+        result("call_a_123456789"),
+    ]
     first, second, *results = ids(fitted(given, version=11, thinks=False))
     assert first == "123456789" != second
     assert results == [second, first]
@@ -73,7 +78,9 @@ def test_ids_that_end_alike_stay_two() -> None:
 def test_of_two_calls_of_one_id_each_has_its_result() -> None:
     """In the order in which they come."""
     for one in ("x", "", "abcdefgh1"):
-        first, second, *results = ids(fitted([USER, called(one, one), result(one), result(one)], version=11, thinks=False))
+        first, second, *results = ids(
+            fitted([USER, called(one, one), result(one), result(one)], version=11, thinks=False)
+        )
         assert first != second
         assert results == [first, second]
 
@@ -96,7 +103,9 @@ def test_ids_are_one_to_one_in_every_turn_and_depend_on_what_came_before(turns: 
 @pytest.mark.parametrize("more", [[result("abcdefgh9")], [result("abcdefgh1"), result("abcdefgh1")]])
 def test_a_result_without_a_call_is_refused_by_its_own_id_where_mistral_common_refuses_it(more: list[Message]) -> None:
     given = [USER, called("abcdefgh1"), *more]
-    with pytest.raises(ParameterError, match=rf"^prompt\.messages: expected one result .*'{more[-1]['tool_call_id']}'$"):
+    with pytest.raises(
+        ParameterError, match=rf"^prompt\.messages: expected one result .*'{more[-1]['tool_call_id']}'$"
+    ):
         fitted(given, version=11, thinks=False)
     assert len(fitted(given, version=7, thinks=False)) == len(given)
 
@@ -114,7 +123,9 @@ SAID: dict[str, tuple[Message, dict[str, Any], Message | None]] = {
         {"content": "Sunny.", "reasoning": "Hm.", "reasoning_content": "Hm."},
     ),
     "reasoning of no use": (
-        {"content": "Sunny.", "reasoning": "Hm.", "reasoning_content": "Hm."}, {}, {"content": "Sunny."}
+        {"content": "Sunny.", "reasoning": "Hm.", "reasoning_content": "Hm."},
+        {},
+        {"content": "Sunny."},
     ),
 }
 
