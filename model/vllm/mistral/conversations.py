@@ -37,8 +37,7 @@ class MistralConversations:
         """Whether vLLM guides its calls by mistral-common's grammars."""
         self._version: int = tokenizer.version
         self._thinks = getattr(tokenizer.instruct, "BEGIN_THINK", None) is not None
-        settings = getattr(tokenizer.tokenizer, "model_settings_builder", None)
-        efforts = getattr(settings, EFFORT, None)
+        efforts = getattr(getattr(tokenizer.tokenizer, "model_settings_builder", None), EFFORT, None)
         self._efforts: tuple[str, ...] = (
             () if efforts is None else tuple(str(getattr(one, "value", one)) for one in efforts.values)
         )
