@@ -109,8 +109,8 @@ class Splitter:
         self._unsent: list[Token] = []
         """Tokens of calls that are held back."""
         self._told = Told()
-        self._call_ids: dict[int, str] = {}
-        """Of calls that have one before they have a name."""
+        self._early: dict[int, tuple[str | None, str]] = {}
+        """Of calls that have no name yet, the id and the arguments."""
         self._read = 0
         """How many calls have been read that were held back."""
         self._last = -1
@@ -349,11 +349,14 @@ class Splitter:
         function = call.function
         arguments = (function.arguments or "") if function else ""
         name = function.name if function else None
-        if call.id:
-            self._call_ids[call.index] = call.id
-        if call.index in self._told.arguments or name is None:
+        if call.index in self._told.arguments:
             return CallDelta(call.index, arguments=arguments) if arguments else None
-        return CallDelta(call.index, self._call_ids.get(call.index), name, arguments)
+        call_id, early = self._early.get(call.index, (None, ""))
+        call_id, arguments = call.id or call_id, early + arguments
+        if name is None:
+            self._early[call.index] = call_id, arguments
+            return None
+        return CallDelta(call.index, call_id, name, arguments)
 
 
 def _ends_with(text: str, shown: str) -> bool:
