@@ -1,5 +1,5 @@
-"""Text of Mistral's tokens, by their bytes: where special tokens are to stay, vLLM's tokenizer gives parts of characters
-as U+FFFD, and SentencePiece's pieces as they are in its vocabulary.
+"""Text of Mistral's tokens, by their bytes: where special tokens are to stay, vLLM's tokenizer gives parts of
+characters as U+FFFD, and SentencePiece's pieces as they are in its vocabulary.
 
     id --raw--> bytes --stream--> text; special tokens as vLLM's decoder has them: it leaves in what parsers look for
 """

@@ -82,7 +82,8 @@ WITHOUT = {
 LIBRARIES = (
     "argparse", "ast", "asyncio", "codecs", "contextlib", "copy", "dataclasses", "functools", "hashlib",
     "huggingface_hub", "importlib", "importlib.machinery", "importlib.util", "inspect", "itertools", "json",
-    "logging", "msgspec", "msgspec.json", "msgspec.msgpack", "msgspec.structs", "multiprocessing", "numpy", "os", "pathlib",
+    "logging", "msgspec", "msgspec.json", "msgspec.msgpack", "msgspec.structs", "multiprocessing", "numpy", "os",
+    "pathlib",
     "prometheus_client", "prometheus_client.openmetrics.exposition", "psutil", "pydantic", "re", "secrets", "signal",
     "struct", "sys", "tempfile", "threading", "time", "tokenizers", "tokenizers.decoders", "torch", "torch.cuda",
     "traceback", "transformers", "types", "typing", "uuid", "xgrammar",
