@@ -30,6 +30,7 @@ USUAL: Paths = {
     "prompt.tools[]": "tools[].function",
     "prompt.tool_choice": "tool_choice",
     "prompt.template_arguments": "chat_template_kwargs",
+    "prompt.template_arguments.reasoning_effort": "reasoning_effort",
     "scoring.template_arguments": "chat_template_kwargs",
     "sampling": "",
     "embedding": "",

@@ -53,7 +53,7 @@ class Conversation(FormerConversation, msgspec.Struct, frozen=True, kw_only=True
     describe it.
 
     strict: whether the arguments are to fit the schema by guided decoding. Where it is not said, those of a forced call
-    are. Without a forced call vLLM sees to it from 0.32 on, for the parsers that know their form (structural tags).
+    are. Without a forced call vLLM sees to it for the parsers that know their form (structural tags).
     """
     tool_choice: str | None = None
     """none, auto, required, or None where there are no tools; with `function` a name is forced."""
@@ -70,6 +70,11 @@ class Conversation(FormerConversation, msgspec.Struct, frozen=True, kw_only=True
     add_special_tokens: bool = False
     """Whether the tokenizer adds its special tokens to what the template made."""
     include_reasoning: bool = True
+
+    @property
+    def forced(self) -> bool:
+        """Whether a tool must be called."""
+        return bool(self.tools) and (self.function is not None or self.tool_choice == "required")
 
 
 Prompt = str | tuple[int, ...] | Conversation

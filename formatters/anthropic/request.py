@@ -106,6 +106,7 @@ PATHS: Paths = {
     "prompt.messages[]": "messages",
     "prompt.tools[]": "tools[]",
     "prompt.tools[].parameters": "tools[].input_schema",
+    "prompt.template_arguments.reasoning_effort": "output_config.effort",
 }
 """What the fields are called."""
 

@@ -4,7 +4,8 @@
     thinking: {"type": "disabled", "budget_tokens"}, output_config: {"effort"}        Anthropic
         --think--> enable_thinking, thinking, reasoning_effort, thinking_budget       chat_template_kwargs
 
-Templates ignore the variables that they do not know. What a client says in chat_template_kwargs itself stays.
+Templates ignore the variables that they do not know. What a client says in chat_template_kwargs itself stays; what it
+does not say at all, option.default_chat_template_kwargs says (model/vllm/request/chat.py).
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...model.errors import UnsupportedError
-from ...model.options import Settings
+from ...model.options.settings import RESERVED_VARIABLES, Settings
 
 __all__ = ["NONE", "read_template_arguments", "think"]
 
@@ -44,20 +45,12 @@ def think(
         arguments.setdefault("thinking_budget", budget)
 
 
-RESERVED = (
-    "conversation", "messages", "model_config", "padding", "processor_kwargs", "return_assistant_tokens_mask",
-    "return_dict", "return_tensors", "self", "tokenize", "tokenizer", "tokenizer_kwargs", "truncation", "max_length",
-)  # fmt: skip
-"""Arguments of the libraries' functions that apply a template (apply_chat_template of transformers and of vLLM): with
-`padding` and `max_length` one request has all the machine's memory."""
-
-
 def read_template_arguments(given: Mapping[str, Any]) -> dict[str, Any]:
     """The variables of `chat_template_kwargs`; raises UnsupportedError for what is none of the template's."""
     if "chat_template" in given:
         field = "chat_template_kwargs.chat_template"
         raise UnsupportedError(f"{field}: not supported in a request, set option.chat_template", field)
-    for name in RESERVED:
+    for name in RESERVED_VARIABLES:
         if name in given:
             field = f"chat_template_kwargs.{name}"
             raise UnsupportedError(f"{field}: not supported, expected variables of the chat template", field)

@@ -70,7 +70,7 @@ class ToolUse:
     tools: tuple[dict[str, Any], ...] = ()
     """In OpenAI's form."""
     choice: str | None = None
-    """auto or required; None without tools, and where none may be called."""
+    """none, auto or required; None without tools."""
     function: str | None = None
     """The name of the one that must be called."""
     custom: frozenset[str] = frozenset()
@@ -93,7 +93,7 @@ def use(
         raise ParameterError(message, "tools")
     every = [offer for offer in offers if not offer.deferred or offer.name in found or offer.name == choice.function]
     offered = every if choice.allowed is None else [offer for offer in every if offer.name in choice.allowed]
-    if choice.word == "none" or not offered:
+    if not offered:
         if choice.word == "required":
             raise ParameterError(f"{place}: a call is required, and there are no tools to call", place)
         return ToolUse()

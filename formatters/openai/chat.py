@@ -82,8 +82,9 @@ def read_chat(
         usage=usage,
         continuous_usage=continuous_usage,
         prompt_ids=values.get("return_token_ids", False),
-        # As in vLLM's server: reasoning that is not shown is not told by its tokens either.
-        token_ids=values.get("return_token_ids", False) and not _hides_reasoning(conversation, settings),
+        # As in vLLM's server: reasoning that is not shown is not told by its tokens either. Some models reason without
+        # an option that says so.
+        token_ids=values.get("return_token_ids", False) and not _hides_reasoning(conversation),
         ids_for_text=values.get("return_tokens_as_token_ids", False),
         echo=_echo(conversation, sampling.n, settings) if values.get("echo") else "",
         completion_details=request.path != INVOCATIONS,
@@ -144,8 +145,8 @@ def _echo(conversation: Conversation, n: int, settings: Settings) -> str:
     return content
 
 
-def _hides_reasoning(conversation: Conversation, settings: Settings) -> bool:
-    return settings.reasoning_parser is not None and not conversation.include_reasoning
+def _hides_reasoning(conversation: Conversation) -> bool:
+    return not conversation.include_reasoning
 
 
 def _logprobs(values: Mapping[str, Any]) -> int | None:

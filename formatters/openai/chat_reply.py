@@ -108,7 +108,8 @@ class WholeChat(OpenAIEncoder):
         text = self.shape.echo + "".join(state.texts)
         calls = [call for _, call in sorted(state.calls.items())]
         legacy = self.shape.legacy
-        reasoning = "".join(state.reasoning) if self.shape.reasoning else UNSET
+        thought = "".join(state.reasoning)
+        reasoning = thought if thought or self.shape.reasoning else UNSET
         message = Message(
             content=None if calls and not text else text,
             function_call=Function(calls[0].name, calls[0].text) if calls and legacy else None,

@@ -44,6 +44,7 @@ PATHS: Paths = {
     "prompt.messages[]": "input",
     "prompt.tools[]": "tools[]",
     "prompt.tools[].parameters": "tools[].parameters",
+    "prompt.template_arguments.reasoning_effort": "reasoning.effort",
     "sampling.max_tokens": "max_output_tokens",
     "sampling.logprobs": "top_logprobs",
     "sampling.truncate": "truncation",

@@ -2,7 +2,7 @@
 
 serve.py        a model directory on this machine
 chat/           a conversation in the terminal
-check.py        what start-up would say (check_adapters.py: of adapters, check_workers.py: of workers)
+check.py        what start-up would say; checks/: of adapters, parsers and workers
 findings.py     how that is told
 follow.py       this host's part of a model on several
 package.py      model.tar.gz

@@ -35,9 +35,9 @@ from ..preflight import entry_point_of
 from ..secure_mode import SecureMode, secure_mode
 from ..user_code.extensions import load_extensions
 from .arguments import options_of_model
-from .check_adapters import adapter_lines, forbidden_lines
-from .check_families import family_lines
-from .check_workers import Machine, worker_lines
+from .checks.adapters import adapter_lines, forbidden_lines
+from .checks.families import family_lines
+from .checks.workers import Machine, worker_lines
 
 __all__ = ["check"]
 

@@ -9,7 +9,6 @@ from typing import Any
 import msgspec
 
 from .adapter_options import AdapterOptions
-from .advice.parsers import refused_parser
 from .deciding_options import IndirectOptions
 from .lmcache import naming_lmcache
 from .option_reader import OptionReader
@@ -180,15 +179,12 @@ def check_mpi(given: IndirectOptions, settings: Settings, reader: OptionReader) 
     reader.fault("mpi_mode", message)
 
 
-def check_parsers(given: IndirectOptions, settings: Settings, backend: str, reader: OptionReader) -> None:
-    """What the options of parsers lack, or cannot have."""
+def check_parsers(given: IndirectOptions, settings: Settings, reader: OptionReader) -> None:
+    """what the options of parsers lack."""
     if given.enable_auto_tool_choice and not settings.tool_call_parser:
         reader.fault("enable_auto_tool_choice", "expected option.tool_call_parser with it, but it is not set")
     if given.enable_reasoning and not settings.reasoning_parser:
         reader.fault("enable_reasoning", "expected option.reasoning_parser with it, but it is not set")
-    served = backend == "vllm" and given.enable_auto_tool_choice is not False
-    if served and (why := refused_parser(settings)):
-        reader.fault("tool_call_parser", why)
 
 
 def check_adapters(settings: Settings, reader: OptionReader) -> AdapterOptions:

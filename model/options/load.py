@@ -97,7 +97,7 @@ def _settings(merged: Merged, model_dir: str, environment: Mapping[str, str]) ->
     streaming = given.enable_streaming != "false"
     if streaming and (rolling_batch != "disable" or settings.async_mode):
         reader.notes.append("option.enable_streaming has no effect: each request says whether its response is streamed")
-    check_parsers(given, settings, backend, reader)
+    check_parsers(given, settings, reader)
     if not is_users(backend):
         reader.check_names()
     check_mpi(given, settings, reader)

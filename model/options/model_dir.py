@@ -14,7 +14,9 @@ from typing import Any, cast
 import msgspec
 
 from ..errors import OptionError
+from .advice.parsers import misplaced_parsers
 from .combined import is_users
+from .refusal import refuse
 from .settings import Settings
 
 __all__ = ["POINTER", "check_model", "tensor_shapes"]
@@ -43,6 +45,8 @@ def check_model(settings: Settings) -> str:
     if path.is_file():
         return f"model: the file {path}"
     config = _config(path, given)
+    if config:
+        refuse(misplaced_parsers(settings, str(config.get("model_type"))))
     if settings.engine_arguments.get("load_format", "auto") in _IN_FILES:
         _weights(path)
     if "tokenizer" not in settings.engine_arguments:

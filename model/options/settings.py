@@ -5,7 +5,8 @@ A field without one is resolved from several options, or is what DJL Serving say
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -15,7 +16,7 @@ from .option import Option
 from .parallel.options import ParallelOptions
 from .session_options import ResponseStoreOptions, SessionOptions
 
-__all__ = ["Limits", "OutputFormat", "Settings"]
+__all__ = ["RESERVED_VARIABLES", "Limits", "OutputFormat", "Settings"]
 
 OutputFormat = Literal["json", "jsonlines", "sse"]
 
@@ -38,6 +39,30 @@ def _degree(text: str) -> int | None:
     if not text.isdecimal() or int(text) < 1:
         raise ValueError("a number of at least 1, or max")
     return int(text)
+
+
+RESERVED_VARIABLES = (
+    "conversation", "messages", "model_config", "padding", "processor_kwargs", "return_assistant_tokens_mask",
+    "return_dict", "return_tensors", "self", "tokenize", "tokenizer", "tokenizer_kwargs", "truncation", "max_length",
+)  # fmt: skip
+"""Names that no variable of a chat template has: they are arguments of the libraries' functions that apply it
+(apply_chat_template of transformers and of vLLM). With `padding` and `max_length` one request has all the machine's
+memory."""
+
+
+def _variables(text: str) -> dict[str, Any]:
+    expected = 'a JSON object with variables of the chat template, {"enable_thinking": false}'
+    if text.lower() in {"none", "null"}:
+        return {}
+    try:
+        given = msgspec.json.decode(text, type=dict[str, Any])
+    except msgspec.DecodeError as error:
+        raise ValueError(f"{expected} ({error})") from None
+    if "chat_template" in given:
+        raise ValueError(f"{expected} (the template itself is option.chat_template)")
+    if found := given.keys() & {*RESERVED_VARIABLES}:
+        raise ValueError(f"{expected} ({', '.join(sorted(found))} is none)")
+    return given
 
 
 # fmt: off
@@ -192,6 +217,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     chat_template_content_format: Annotated[Literal["auto", "string", "openai"], Option(
         "Format of a message's content in the template.",
     )] = "auto"
+    default_chat_template_kwargs: Annotated[Mapping[str, Any], Option(
+        'Variables of the chat template in requests that do not say them: `{"enable_thinking": false}`.',
+        kind="json", default="none", convert=_variables,
+    )] = {}
+    exclude_tools_when_tool_choice_none: Annotated[bool, Option(
+        "Whether the prompt leaves out the tools where `tool_choice` is `none`.",
+    )] = False
     tool_call_parser: Annotated[str | None, Option(
         "One of vLLM's tool parsers.",
     )] = None

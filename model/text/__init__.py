@@ -2,8 +2,7 @@
 
 tokenizer.py          a tokenizer, asked for pieces of text
 detokenizer.py        ids to text as they come, stop strings held back
-parsers.py            an answer split into reasoning, tool calls and content; forced_calls.py: calls that are JSON
-answer_ids.py         the ids of an answer, as those parsers take them
+answers/              an answer split into reasoning, tool calls and content
 response_limit.py     how long an answer may be
 prompt_limits.py      how long a prompt may be, and what it leaves for the answer
 prompt_pieces.py      those of a long prompt in pieces, and put together again

@@ -5,7 +5,7 @@
 
 What templates cannot bear is brought into a form that they can:
 
-    images in results      follow the results, in a message of the user's: most templates write a result as text
+    images in results      follow the results, in a message of the user's, where the template writes a result as text
     results                come in the order of their calls: some templates go by it, and answers are cached by prefixes
     reasoning              has both names that templates know
     white space            between a text and calls is left out: the template has its own, and the model wrote no other
@@ -38,11 +38,16 @@ class _Numbers:
 
 
 def template_messages(
-    messages: Iterable[Message | TemplateMessage], *, urls: bool = True, join: bool = True
+    messages: Iterable[Message | TemplateMessage],
+    *,
+    urls: bool = True,
+    images_in_results: bool = False,
+    join: bool = True,
 ) -> list[TemplateMessage]:
     """The messages for a template; those that are in OpenAI's form stay as they are.
 
     urls: whether images have their URLs, which may be megabytes long; else each has its number, from 0 on.
+    images_in_results: whether the template shows them there.
     join: whether the texts of a result become one, a line each; templates take no others.
     """
     numbers = _Numbers(urls=urls)
@@ -53,7 +58,7 @@ def template_messages(
     results: list[tuple[Message, TemplateMessage, list[TemplateMessage]]] = []
     for message in messages:
         if isinstance(message, Message) and message.role == "tool":
-            results.append((message, *_result(message, numbers, join)))
+            results.append((message, *_result(message, numbers, images_in_results, join)))
             continue
         if results:
             images = _take_results(made, results, calls)
@@ -83,7 +88,8 @@ def _said(message: Message, content: str | list[TemplateMessage]) -> TemplateMes
     if message.reasoning:
         said["reasoning"] = said["reasoning_content"] = message.reasoning
     if message.calls:
-        said["content"] = _before_calls(content)
+        # Without a text templates write no line break before the calls; an empty part would be one for some.
+        said["content"] = _before_calls(content) or None
         said["tool_calls"] = [
             {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
             for call in message.calls
@@ -97,24 +103,29 @@ def _before_calls(content: str | list[TemplateMessage]) -> str | list[TemplateMe
     """A content without the white space at its end: templates write a line break of their own before calls."""
     if isinstance(content, str):
         return content.rstrip()
-    if not content:
-        return ""
+    if not content or content[-1]["type"] != "text":
+        return content
     *others, last = content
-    return [*others, {**last, "text": last["text"].rstrip()}] if last["type"] == "text" else content
+    text = last["text"].rstrip()
+    return [*others, {**last, "text": text}] if text else others
 
 
-def _result(message: Message, numbers: _Numbers, join: bool) -> tuple[TemplateMessage, list[TemplateMessage]]:
-    """A result, and its images."""
+def _result(
+    message: Message, numbers: _Numbers, images_in_results: bool, join: bool
+) -> tuple[TemplateMessage, list[TemplateMessage]]:
+    """A result, and those of its images that are to follow it."""
     images: list[TemplateMessage] = []
     content: str | list[TemplateMessage]
     if isinstance(message.content, str):
         content = message.content
     else:
-        parts = [*map(numbers.part, message.content)]
-        images = [part for part in parts if part["type"] == "image_url"]
-        content = [part for part in parts if part["type"] == "text"]
-        if join or not content:
-            content = "\n".join(part["text"] for part in content)
+        content = [*map(numbers.part, message.content)]
+        images = [part for part in content if part["type"] == "image_url"]
+        if images and images_in_results:
+            images = []
+        else:
+            texts = [part for part in content if part["type"] == "text"]
+            content = "\n".join(part["text"] for part in texts) if join or not texts else texts
     made: TemplateMessage = {"role": "tool", "tool_call_id": message.call_id, "content": content}
     if message.name:
         made["name"] = message.name

@@ -1,11 +1,20 @@
-"""What text making needs of a tokenizer, for fast (Rust) and slow tokenizers alike."""
+"""What text making needs of a tokenizer, for fast (Rust) and slow tokenizers alike.
+
+Most vocabularies are made of bytes (ByteLevel; ByteFallback, with a token for each byte). Their texts are those of the
+tokens' bytes, one after the other: valid characters as soon as they are complete, U+FFFD for what is no UTF-8, and
+nothing for an unfinished character at the end. transformers decodes them like that, but for two things: it writes
+U+FFFD for an unfinished character at the end, and for all bytes of a row of byte tokens of which one is invalid. The
+`DecodeStream` of its core differs: it repeats the prompt where that ends within a character, and loses characters of
+such a row.
+"""
 
 from __future__ import annotations
 
-import contextlib
-import copy
+import codecs
 import importlib.util
+import json
 import logging
+import re
 from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
@@ -19,6 +28,14 @@ log = logging.getLogger(__name__)
 WINDOW = 32
 """How many of the prompt's last tokens a decoder starts from: enough for a leading space and for any character."""
 
+BYTE_LEVEL = ["ByteLevel"]
+BYTE_FALLBACK = ["Replace", "ByteFallback", "Fuse"]
+STRIPPED = [*BYTE_FALLBACK, "Strip"]
+"""Decoders of vocabularies of bytes; the last one leaves out a space at the beginning of a text."""
+BYTE = re.compile("<0x([0-9A-Fa-f]{2})>")
+"""A token of BYTE_FALLBACK that stands for a byte; in others a space is written as this:"""
+SPACE = "\N{LOWER ONE EIGHTH BLOCK}"
+
 
 class Tokenizer:
     """Wraps a transformers tokenizer (or one of vLLM's own of the same shape)."""
@@ -28,28 +45,34 @@ class Tokenizer:
         self._fast: Any = getattr(tokenizer, "_tokenizer", None) if getattr(tokenizer, "is_fast", False) else None
         added = self._fast.get_added_tokens_decoder() if self._fast is not None else {}
         # An added token may be special without being in the list: decoders skip it all the same.
-        more = (token_id for token_id, token in added.items() if token.special)
-        self.special_ids = frozenset[int]((*tokenizer.all_special_ids, *more))
+        skipped = frozenset(token_id for token_id, token in added.items() if token.special)
+        self.special_ids = frozenset[int]((*tokenizer.all_special_ids, *skipped))
         self._pieces: dict[int, str] = {}
         self._raw: dict[int, bytes] = {}
-        self._added: dict[int, str] | None = None
+        self._added = {token_id: token.content for token_id, token in added.items()}
+        self._bytes = _TokenBytes.of(self._fast, frozenset())
+        self._shown_bytes = _TokenBytes.of(self._fast, skipped)
 
     def stream(
         self, prompt_ids: Sequence[int], skip_special_tokens: bool, spaces_between_special_tokens: bool
     ) -> Decode:
         """A decoder for what follows `prompt_ids`."""
         window = list(prompt_ids[-WINDOW:])
+        known = self._shown_bytes if skip_special_tokens else self._bytes
+        if known is not None:
+            return known.stream(window)
         if self._fast is None:
             return _each(_slow_stream(self._tokenizer, window, skip_special_tokens, spaces_between_special_tokens))
         decode = _fast_stream(self._fast, window, skip_special_tokens)
         if skip_special_tokens or spaces_between_special_tokens:
-            return decode
-        return _each(_without_spaces(decode, self._added_tokens()))
+            return _each(decode)
+        return _each(_without_spaces(decode, self._added))
 
     def piece(self, token_id: int) -> str:
         """A token's text on its own; parts of characters become U+FFFD."""
         if token_id not in self._pieces:
-            self._pieces[token_id] = self._tokenizer.decode([token_id])
+            known = self._bytes
+            self._pieces[token_id] = known.text(token_id) if known is not None else self._tokenizer.decode([token_id])
         return self._pieces[token_id]
 
     def names(self, ids: Sequence[int]) -> list[str]:
@@ -63,11 +86,12 @@ class Tokenizer:
 
     def joined(self, ids: Sequence[int]) -> str:
         """The texts of these tokens one after the other, special ones included: of a prompt those of its Tokens."""
-        decode = self.stream([], False, True)
-        return "".join(decode(token_id) for token_id in ids)
+        return self.stream([], False, True)([*ids])
 
     def raw(self, token_id: int) -> bytes:
         """A token's bytes, exact for parts of characters where the vocabulary is byte-level or has byte tokens."""
+        if self._bytes is not None:
+            return self._bytes[token_id]
         if token_id not in self._raw:
             self._raw[token_id] = self._bytes_of(token_id)
         return self._raw[token_id]
@@ -79,17 +103,96 @@ class Tokenizer:
         piece = self._tokenizer.convert_ids_to_tokens([token_id])[0]
         if isinstance(piece, bytes):
             return piece
-        if piece.startswith("<0x") and piece.endswith(">"):
-            return bytes([int(piece[3:-1], 16)])
+        if byte := BYTE.fullmatch(piece):
+            return bytes.fromhex(byte[1])
         if all(character in _BYTE_OF for character in piece):
             return bytes(_BYTE_OF[character] for character in piece)
         return text.encode()
 
-    def _added_tokens(self) -> dict[int, str]:
-        if self._added is None:
-            decoder = self._fast.get_added_tokens_decoder()
-            self._added = {token_id: token.content for token_id, token in decoder.items()}
-        return self._added
+
+class _TokenBytes(dict[int, bytes]):
+    """What tokens add to a text, in bytes, found as they are asked for; nothing for those that are skipped."""
+
+    def __init__(self, core: Any, decoders: list[str], skipped: frozenset[int]) -> None:
+        super().__init__()
+        self._core = core
+        self._read = _byte_level if decoders == BYTE_LEVEL else _byte_fallback
+        # As the decoders do: a part of a character is one U+FFFD with ByteLevel, one for each byte with ByteFallback.
+        self._errors = "replace" if decoders == BYTE_LEVEL else "lmi.each_byte"
+        self._strips = decoders == STRIPPED
+        self._skipped = skipped
+
+    @classmethod
+    def of(cls, core: Any, skipped: frozenset[int]) -> _TokenBytes | None:
+        """Those of a tokenizer's Rust core; None where its vocabulary is not made of bytes."""
+        decoders = _decoders(core)
+        return cls(core, decoders, skipped) if decoders in (BYTE_LEVEL, BYTE_FALLBACK, STRIPPED) else None
+
+    def __missing__(self, token_id: int) -> bytes:
+        # Models have more ids than tokens: weights are padded.
+        token = None if token_id in self._skipped else self._core.id_to_token(token_id)
+        self[token_id] = raw = self._read(token or "")
+        return raw
+
+    def text(self, token_id: int) -> str:
+        """A token's text on its own."""
+        return self[token_id].decode(errors=self._errors)
+
+    def stream(self, window: list[int]) -> Decode:
+        """A decoder for what follows these tokens."""
+        read, known = codecs.getincrementaldecoder("utf-8")(self._errors).decode, self.__getitem__
+        begun = bool(read(b"".join(map(known, window))))
+
+        def decode(ids: int | list[int]) -> str:
+            return read(known(ids) if isinstance(ids, int) else b"".join(map(known, ids)))
+
+        def decode_first(ids: int | list[int]) -> str:
+            nonlocal begun
+            text = decode(ids)
+            if begun or not text:
+                return text
+            begun = True
+            return text.removeprefix(" ")
+
+        return decode_first if self._strips and not begun else decode
+
+
+def _decoders(core: Any) -> list[str]:
+    """The kinds of a Rust core's decoders, none where it has others than those of many models."""
+    # What pickles are made of; cores that stand in for the library's have others.
+    pickled = getattr(getattr(core, "decoder", None), "__getstate__", lambda: None)()
+    if not isinstance(pickled, bytes):
+        return []
+    state = json.loads(pickled)
+    steps = state["decoders"] if state["type"] == "Sequence" else [state]
+    usual = {
+        "Replace": {"pattern": {"String": SPACE}, "content": " "},
+        "Strip": {"content": " ", "start": 1, "stop": 0},
+    }
+    if any(step | usual.get(step["type"], {}) != step for step in steps):
+        return []
+    return [step["type"] for step in steps]
+
+
+def _each_byte(error: Any) -> tuple[str, int]:
+    """Of bytes that are no UTF-8: U+FFFD for each."""
+    return "\N{REPLACEMENT CHARACTER}" * (error.end - error.start), error.end
+
+
+codecs.register_error("lmi.each_byte", _each_byte)
+
+
+def _byte_level(token: str) -> bytes:
+    """Of a token of a ByteLevel vocabulary; added tokens are written as they are."""
+    if all(character in _BYTE_OF for character in token):
+        return bytes(_BYTE_OF[character] for character in token)
+    return token.encode()
+
+
+def _byte_fallback(token: str) -> bytes:
+    """Of a token of a ByteFallback vocabulary."""
+    byte = BYTE.fullmatch(token)
+    return bytes.fromhex(byte[1]) if byte else token.replace(SPACE, " ").encode()
 
 
 def _each(decode: Callable[[int], str]) -> Decode:
@@ -101,13 +204,15 @@ def _each(decode: Callable[[int], str]) -> Decode:
     return decode_all
 
 
-def _fast_stream(tokenizer: Any, window: list[int], skip_special_tokens: bool) -> Decode:
+def _fast_stream(tokenizer: Any, window: list[int], skip_special_tokens: bool) -> Callable[[int], str]:
     from tokenizers.decoders import DecodeStream
 
+    # It would repeat a prompt that ends with U+FFFD.
+    while tokenizer.decode(window, skip_special_tokens=skip_special_tokens).endswith("\N{REPLACEMENT CHARACTER}"):
+        window = window[:-1]
     stream = DecodeStream(ids=window, skip_special_tokens=skip_special_tokens)
-    several = hasattr(stream, "__copy__")
 
-    def one(token_id: int) -> str:
+    def decode(token_id: int) -> str:
         nonlocal stream
         try:
             return stream.step(tokenizer, token_id) or ""
@@ -116,23 +221,10 @@ def _fast_stream(tokenizer: Any, window: list[int], skip_special_tokens: bool) -
             stream = DecodeStream(skip_special_tokens=skip_special_tokens)
             return stream.step(tokenizer, token_id) or ""
 
-    def decode(ids: int | list[int]) -> str:
-        nonlocal stream
-        if isinstance(ids, int):
-            return one(ids)
-        if len(ids) > 1 and several:
-            before = copy.copy(stream)
-            with contextlib.suppress(Exception):
-                if text := stream.step(tokenizer, ids):
-                    return str(text)
-            # An unfinished character at their end holds back the text of all of them: by itself it holds back its own.
-            stream = before
-        return "".join(map(one, ids))
-
     return decode
 
 
-def _without_spaces(decode: Decode, added: dict[int, str]) -> Callable[[int], str]:
+def _without_spaces(decode: Callable[[int], str], added: dict[int, str]) -> Callable[[int], str]:
     """Added tokens that follow one another get no space between them (transformers' spaces_between_special_tokens)."""
     after_added = False
 
@@ -140,7 +232,7 @@ def _without_spaces(decode: Decode, added: dict[int, str]) -> Callable[[int], st
         nonlocal after_added
         piece = decode(token_id)
         content = added.get(token_id)
-        if content is not None and after_added:
+        if content is not None and after_added and piece == f" {content}":
             piece = content
         after_added = content is not None
         return piece

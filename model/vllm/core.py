@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from ..engine import EngineStats
 from ..errors import one_line
 from .core_outputs import leave_rows
+from .guides.in_core import guiding
 from .library.internals import failed_output, make_client, no_outputs
 from .library.parts import check_attributes, part
 from .lora_patches import EXTENSION, MEND
@@ -39,6 +40,11 @@ WATCH_S = 1.0
 """Seconds that the watch over the core's processes has to say how one ended."""
 
 
+def no_change(executor: Any) -> Any:
+    """vLLM's own executor."""
+    return executor
+
+
 class Core:
     """One model's."""
 
@@ -48,6 +54,8 @@ class Core:
         self.model_config: Any = config.model_config
         self.renderer: Any = part("vllm.renderers:renderer_from_config")(config)
         self.input_processor: Any = part("vllm.v1.engine.input_processor:InputProcessor")(config, self.renderer)
+        self.guides_by_request: bool = config.parallel_config.data_parallel_backend != "ray"
+        """Whether its process is mended (guides/in_core.py): on other hosts it may lack this package."""
         self.images: ImageCache | None = None
         """Where the core keeps images, once it is started."""
         self.tasks: tuple[str, ...] = ()
@@ -71,7 +79,7 @@ class Core:
     def start(self) -> None:
         """Starts the core and waits until it is up; raises what vLLM raises."""
         self.images = image_cache(self.vllm_config, self.renderer)
-        self._client = make_client(self.vllm_config, self.renderer)
+        self._client = make_client(self.vllm_config, self.renderer, guiding if self.guides_by_request else no_change)
         check_attributes("vllm.v1.engine.core_client:AsyncMPClient", self._client)
         leave_rows(getattr(self._client, "decoder", None))
         if self.renderer.mm_processor is not None and hasattr(self.renderer, "warmup"):

@@ -25,11 +25,11 @@ from .adapters import VllmAdapters, no_adapter
 from .aside import Aside
 from .beam import BeamRuns
 from .core_outputs import prompt_of
+from .guides.faults import fault
 from .library.internals import rejected_transfer
 from .mistral.tokens import tokens_of
 from .request.beams import BeamLimits
 from .request.chat import ChatRenderer
-from .request.guide_faults import fault
 from .request.requests import Prepared, Requests
 from .request.sampling import LIMITS
 from .sequence import GuidedSequence, OutputSequence, SequenceGroup

@@ -87,17 +87,13 @@ def engine_arguments(settings: Settings) -> dict[str, Any]:
 
 
 def _with_grammars(given: dict[str, str]) -> dict[str, str]:
-    """`given` with structured outputs by xgrammar, unless the user names a backend.
-
-    With `auto`, vLLM turns from one backend to the next by the request, and a request that none of them can take has
-    killed the engine (0.23.0).
-    """
+    """`given` with guides by xgrammar where it asks for compact JSON, which vLLM does not take of `auto`."""
     try:
         config: Any = json.loads(given.get("structured_outputs_config", "{}"))
     except ValueError:
         config = None
-    if not isinstance(config, dict):
-        return given  # which vLLM's parser refuses
+    if not isinstance(config, dict) or not config.get("disable_any_whitespace"):
+        return given  # what is wrong with it vLLM's parser says
     return {**given, "structured_outputs_config": json.dumps({"backend": "xgrammar", **config})}
 
 

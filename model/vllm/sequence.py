@@ -16,13 +16,13 @@ import msgspec
 
 from ..events import LOWEST_LOGPROB, Delta, EngineEvent, Finish, FinishReason, Prefill, Started, Token, TopToken
 from ..generation import Generation, Sampling
+from ..text.answers.parsers import Splitter, TokenSplitter, split, split_whole
 from ..text.detokenizer import Detokenizer, StopFinder
-from ..text.parsers import Splitter, split, split_whole
 from ..text.prompt_pieces import PIECE
 from ..text.response_limit import too_long, weight
 from ..text.tokenizer import Tokenizer
 from .core_outputs import Prompt, chosen, entries
-from .request.guide_faults import Guide
+from .guides.faults import Guide
 
 __all__ = ["GuidedSequence", "OutputSequence", "SequenceGroup"]
 
@@ -134,7 +134,9 @@ class OutputSequence:
         "text",
     )  # fmt: skip
 
-    def __init__(self, name: str, index: int, group: SequenceGroup, splitter: Splitter | None, interval: int) -> None:
+    def __init__(
+        self, name: str, index: int, group: SequenceGroup, splitter: TokenSplitter | None, interval: int
+    ) -> None:
         """`name` is its vLLM request's. A stream is sent, and its text made, every `interval` tokens."""
         generation, sampling = group.generation, group.sampling
         self.name = name
@@ -144,7 +146,8 @@ class OutputSequence:
             group.prompt_ids, sampling.skip_special_tokens, sampling.spaces_between_special_tokens
         )
         self._stream = stream = generation.stream
-        kept = generation.tokens or (stream and splitter is not None)
+        by_tokens = splitter is not None and (stream or not isinstance(splitter, Splitter))
+        kept = generation.tokens or by_tokens
         self.text = Detokenizer(decode, kept)
         if stops := sampling.stop:
             shown, least = sampling.include_stop, sampling.min_tokens
@@ -271,9 +274,10 @@ class OutputSequence:
         ended, stop = self._ending(reason, stop)
         count = self.text.count
         delta = Delta(self.index, text, tokens, Finish(ended, stop, count, self._cumulative, **finish))
-        if self._stream:
-            return split(self._splitter, delta, shown=self.group.generation.tokens)
-        return split_whole(self._splitter, delta, self._all_ids[:count])
+        splitter = self._splitter
+        if not self._stream and (splitter is None or isinstance(splitter, Splitter)):
+            return split_whole(splitter, delta, self._all_ids[:count])
+        return split(splitter, delta, shown=self.group.generation.tokens)
 
     def _ending(self, reason: str | None, stop: str | int | None) -> tuple[FinishReason, str | int | None]:
         """Why it ended, and at what. A stop string takes precedence over what vLLM saw in the same step."""
@@ -293,7 +297,9 @@ class GuidedSequence(OutputSequence):
 
     __slots__ = ("taken",)
 
-    def __init__(self, name: str, index: int, group: SequenceGroup, splitter: Splitter | None, interval: int) -> None:
+    def __init__(
+        self, name: str, index: int, group: SequenceGroup, splitter: TokenSplitter | None, interval: int
+    ) -> None:
         """As an OutputSequence."""
         super().__init__(name, index, group, splitter, interval)
         self.taken: list[int] = []

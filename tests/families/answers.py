@@ -6,7 +6,7 @@ Case --Vocabulary--> tokens --Parsers.ours--> Answer;  --Parsers.theirs--> Answe
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import islice
@@ -17,12 +17,17 @@ from ..kit.engines.parsing import chat_renderer
 from ..kit.models.vocabularies import vocabulary
 from .table import Case, Family
 
-__all__ = ["WAYS", "Answer", "Parsers", "Vocabulary", "is_right"]
+__all__ = ["WAYS", "Answer", "Parsers", "Vocabulary", "is_right", "ways_of"]
 
 WAYS: dict[str, int | None] = {"whole": None, "by 1": 1, "by 3": 3, "at once": 1 << 20}
 """How an answer comes: how many tokens at a time, or None where it is not streamed."""
 KNOWN = 32_000
 """How many of the real vocabulary's tokens are taken: those that are met most. What is beyond comes in bytes."""
+
+
+def ways_of(case: Case) -> dict[str, int | None]:
+    """The ways in which a case is tried."""
+    return WAYS if case.streamed else {"whole": None}
 
 
 @dataclass(slots=True)
@@ -37,10 +42,10 @@ class Answer:
 
 
 def is_right(answer: Answer, case: Case) -> bool:
-    """White space around a text says nothing. Of a call that was cut off, its beginning is right, and so is none, or
-    what the model wrote as text: nothing is made up.
+    """White space around a text says nothing, nor any in reasoning. Of a call that was cut off, its beginning is right,
+    and so is none, or what the model wrote as text: nothing is made up.
     """
-    if answer.error or answer.reasoning.strip() != (case.reasoning or "").strip():
+    if answer.error or answer.reasoning.split() != (case.reasoning or "").split():
         return False
     if not case.cut:
         return answer.content.strip() == case.content.strip() and _decoded(answer.calls) == [*map(list, case.calls)]
@@ -88,11 +93,11 @@ class Vocabulary:
         from vllm.tokenizers.hf import get_cached_tokenizer
 
         self._raw = Tokenizer.from_str(_beginning())
-        special = [*family.special_tokens, "<|im_start|>", "<|im_end|>"]
+        special = list(dict.fromkeys([*family.special_tokens, "<|im_start|>", "<|im_end|>", family.end]))
         self._raw.add_tokens([AddedToken(token, normalized=False) for token in family.tokens if token not in special])
         self._raw.add_special_tokens([AddedToken(token, normalized=False) for token in special])
         made: Any = PreTrainedTokenizerFast(
-            tokenizer_object=self._raw, eos_token="<|im_end|>", additional_special_tokens=[*family.special_tokens]
+            tokenizer_object=self._raw, eos_token=family.end, additional_special_tokens=[*family.special_tokens]
         )
         self.tokenizer = get_cached_tokenizer(made)
 
@@ -230,5 +235,3 @@ def _add(calls: list[list[str]], index: int, name: str, arguments: str) -> None:
         calls.append(["", ""])
     calls[index][0] += name
     calls[index][1] += arguments
-
-

@@ -8,6 +8,8 @@ A file is one family's, which one reads and adds to:
     reasoning_parsers = ["qwen3"]
     tokens = ["<tool_call>", ...]      # that the family's vocabulary has; `special_tokens`: that are left out of texts
     prompt = "<|im_start|>assistant\n" # what prompts end with
+    end = "<|im_end|>"                 # the token that ends a message
+    model = { architectures = ["Cohere2ForCausalLM"], model_type = "cohere2" }  # what config.json has
     tools = '''[{"name": ..., "parameters": ...}]'''  # in place of TOOLS
 
     [[case]]
@@ -20,7 +22,10 @@ A file is one family's, which one reads and adds to:
     cut = true                         # the answer ended before the model ended it
     prompt = "..."                     # in place of the family's
     template_arguments = { enable_thinking = false }
-    neither = ["0.26", "0.32"]         # the versions of vLLM where nobody gets it right: its servers do not, and we do not
+    streamed = false                   # nobody can tell before the answer has ended: a stream is not tried
+    neither = ["0.26", "0.32"]         # the versions of vLLM where nobody gets it right: its server does not, nor do we
+    whole = ["0.26", "0.32"]           # those where vLLM's server gets streams right alone, and so do we
+    wrong = ["0.32"]                   # those where vLLM's server gets it right in a way, and we do not: to be mended
 """
 
 from __future__ import annotations
@@ -31,13 +36,15 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-__all__ = ["ENDS", "NAMES", "Call", "Case", "Family", "family"]
+__all__ = ["ENDS", "NAMES", "VERDICTS", "Call", "Case", "Family", "family"]
 
 FOLDER = Path(__file__).parent
 NAMES = [path.stem for path in sorted(FOLDER.glob("*.toml"))]
 """The families."""
 ENDS = ("0.26", "0.32")
 """Both ends of the range of versions."""
+VERDICTS = ("neither", "whole", "wrong")
+"""What a case says of versions where we do not get it right."""
 
 Call = tuple[str, Any]
 """A name, and arguments decoded."""
@@ -77,7 +84,10 @@ class Case:
     cut: bool = False
     prompt: str | None = None
     template_arguments: dict[str, Any] = field(default_factory=dict[str, Any])
+    streamed: bool = True
     neither: tuple[str, ...] = ()
+    whole: tuple[str, ...] = ()
+    wrong: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +101,8 @@ class Family:
     tokens: tuple[str, ...] = ()
     special_tokens: tuple[str, ...] = ()
     prompt: str = ""
+    end: str = "<|im_end|>"
+    model: dict[str, Any] = field(default_factory=dict[str, Any])
     tools: tuple[dict[str, Any], ...] = ()
 
 
@@ -110,10 +122,10 @@ def family(name: str) -> Family:
 def _case(path: Path, given: dict[str, Any]) -> Case:
     try:
         calls = tuple(_call(call) for call in given.pop("calls", ()))
-        neither = tuple(given.pop("neither", ()))
-        if not set(neither) <= set(ENDS):
-            raise ValueError(f"neither: expected some of {ENDS}")
-        return Case(calls=calls, neither=neither, **given)
+        versions = {key: tuple(given.pop(key, ())) for key in VERDICTS}
+        if not set().union(*versions.values()) <= set(ENDS):
+            raise ValueError(f"{', '.join(VERDICTS)}: expected some of {ENDS}")
+        return Case(calls=calls, **versions, **given)
     except (TypeError, ValueError) as error:
         raise ValueError(f"{path.name}, {given.get('name')!r}: {error}") from error
 

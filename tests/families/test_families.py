@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from typing import Any
+from collections import Counter, defaultdict
+from pathlib import Path
 
 import pytest
 
-from .answers import WAYS, is_right
-from .table import ENDS, NAMES, family
-from .tried import known, made_for, model_config, version
+from .answers import is_right, ways_of
+from .table import ENDS, NAMES, VERDICTS, family
+from .tried import judged, known, made_for, model_config, version
 
 pytestmark = pytest.mark.engine
 
@@ -21,30 +21,24 @@ model directory says of its answers.
 """
 
 
-@pytest.fixture(scope="module")
-def config(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    return model_config(tmp_path_factory.mktemp("model"))
-
-
 @pytest.mark.parametrize("name", NAMES)
-def test_family(name: str, config: Any) -> None:
+def test_family(name: str, tmp_path: Path) -> None:
     faults: list[str] = []
-    nobody: set[str] = set()
-    for pair, case, parsers in made_for(family(name), config):
-        ours = {way: parsers.ours(case, size) for way, size in WAYS.items()}
-        wrong = {way: answer for way, answer in ours.items() if not is_right(answer, case)}
-        if not wrong:
+    found: defaultdict[str, set[str]] = defaultdict(set)
+    for pair, case, parsers in made_for(family(name), model_config(tmp_path, family(name))):
+        ours = {way: parsers.ours(case, size) for way, size in ways_of(case).items()}
+        right = {way: is_right(answer, case) for way, answer in ours.items()}
+        if all(right.values()):
             continue
-        theirs = [way for way, size in WAYS.items() if is_right(parsers.theirs(case, size), case)]
-        told = f"{'/'.join(pair)} {case.name!r}: {wrong}"
-        if theirs:
-            faults.append(f"vLLM is right ({', '.join(theirs)}), ours is not: {told}")
-        else:
-            nobody.add(case.name)
-            if version() in ENDS and version() not in case.neither:
-                faults.append(f"ours is wrong, and `neither` does not say so: {told}")
-    said = {case.name for case in family(name).cases if version() in case.neither}
-    faults += [f"{case!r}: `neither` says that nobody is right" for case in sorted(said - nobody)]
+        theirs = {way: is_right(parsers.theirs(case, size), case) for way, size in ways_of(case).items()}
+        verdict = judged(right, theirs)
+        found[verdict].add(case.name)
+        if version() not in getattr(case, verdict) and (verdict == "wrong" or version() in ENDS):
+            wrong = {way: answer for way, answer in ours.items() if not right[way]}
+            faults.append(f"{verdict} {'/'.join(pair)} {case.name!r}: vLLM is right {theirs}, ours is not: {wrong}")
+    for verdict in VERDICTS:
+        said = {case.name for case in family(name).cases if version() in getattr(case, verdict)}
+        faults += [f"{case!r}: `{verdict}` says what does not hold" for case in sorted(said - found[verdict])]
     assert not faults, "\n".join(faults)
 
 

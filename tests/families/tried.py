@@ -5,16 +5,23 @@ Family --made_for--> ("tool parser", "reasoning parser"), Case, Parsers
 
 from __future__ import annotations
 
+import importlib.util
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from .answers import Parsers, Vocabulary
 from .table import Case, Family
 
-__all__ = ["Pair", "known", "made_for", "model_config", "version"]
+__all__ = ["Pair", "judged", "known", "made_for", "model_config", "version"]
 
+NEEDED = {
+    "cohere_command3": "cohere_melody",
+    "cohere_command4": "cohere_melody",
+    "minimax_m3": "vllm._rust_tool_parser",
+}
+"""What parsers need beside vLLM's Python: a package of another's, a part that the CPU build of a version lacks."""
 Pair = tuple[str, str]
 """Names of a tool parser and of a reasoning parser; "": none."""
 CONFIG = {
@@ -24,11 +31,11 @@ CONFIG = {
 }  # fmt: skip
 
 
-def model_config(folder: Path) -> Any:
+def model_config(folder: Path, family: Family) -> Any:
     """vLLM's ModelConfig of a small model; of it, parsers want the kind of the model."""
     from vllm import EngineArgs
 
-    (folder / "config.json").write_text(json.dumps(CONFIG))
+    (folder / "config.json").write_text(json.dumps(CONFIG | family.model))
     return EngineArgs(model=str(folder), skip_tokenizer_init=True, enforce_eager=True).create_model_config()
 
 
@@ -40,11 +47,27 @@ def version() -> str:
 
 
 def known() -> tuple[set[str], set[str]]:
-    """The names of the tool parsers and of the reasoning parsers that there are."""
+    """The names of the tool parsers and of the reasoning parsers that there are, and that can be made here."""
     from vllm.reasoning import ReasoningParserManager
     from vllm.tool_parsers import ToolParserManager
 
-    return {*ToolParserManager.lazy_parsers}, {*ReasoningParserManager.lazy_parsers}
+    tools, reasoners = {*ToolParserManager.lazy_parsers}, {*ReasoningParserManager.lazy_parsers}
+    missing = {name for name, module in NEEDED.items() if importlib.util.find_spec(module) is None}
+    return tools - missing, reasoners - missing
+
+
+def judged(ours: Mapping[str, bool], theirs: Mapping[str, bool]) -> str:
+    """What is to be said of a case, by the ways that are right: "" where nothing is.
+
+    "wrong": vLLM is right whole and ours is not; or vLLM is right in any way, and our stream is not. "whole": vLLM is
+    wrong whole, as ours is, and our streams are right. "neither": nobody is right.
+    """
+    if all(ours.values()):
+        return ""
+    whole, streams = ours["whole"], all(right for way, right in ours.items() if way != "whole")
+    if (theirs["whole"] and not whole) or (any(theirs.values()) and not streams):
+        return "wrong"
+    return "whole" if streams and len(ours) > 1 else "neither"
 
 
 def made_for(family: Family, config: Any) -> Iterator[tuple[Pair, Case, Parsers]]:

@@ -6,8 +6,7 @@ import re
 
 from ..table import option_named
 from .lmi import LMI
-from .parsers import NOT_SERVED
-from .row import DEFAULT, Row, lost
+from .row import DEFAULT, Row
 from .values import VALUES
 from .vllm import VLLM
 
@@ -16,8 +15,7 @@ __all__ = ["advice_table"]
 
 def advice_table() -> str:
     """A line for each row: the names, or the values, and what to write instead."""
-    parsers = [lost("tool_call_parser", why, value=name) for name, why in NOT_SERVED.items()]
-    rows = (row for row in (*VALUES, *parsers, *LMI, *VLLM) if row.why != DEFAULT)
+    rows = (row for row in (*VALUES, *LMI, *VLLM) if row.why != DEFAULT)
     return "\n".join(["| option | instead |", "| --- | --- |", *(_line(row) for row in rows)])
 
 

@@ -1,4 +1,4 @@
-"""The names of vLLM's parsers, for where vLLM is not installed, and those that are not served.
+"""The names of vLLM's parsers, for where vLLM is not installed, and those that are for one type of model alone.
 
 Sources: ToolParserManager and ReasoningParserManager of vLLM 0.23.0 and 0.32.0, `list_registered`.
 """
@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 from ..settings import Settings
 from .find import closest
 
-__all__ = ["PARSERS", "refused_parser", "unknown_parsers"]
+__all__ = ["GPT_OSS", "PARSERS", "misplaced_parsers", "unknown_parsers"]
 
 _TOOL = """
 apertus cohere_command3 cohere_command4 deepseek_v3 deepseek_v31 deepseek_v32 deepseek_v4 deepseek_v41 dots ernie45
@@ -32,16 +32,30 @@ PARSERS = {
 }
 """By option, those that either version has."""
 
-NOT_SERVED = {"openai": "it reads no text: gpt-oss's answers are in a format of their own, which is not served"}
-"""Tool parsers that vLLM lists and that take no call out of a text, with the reason."""
+GPT_OSS = "gpt_oss"
+"""The type of gpt-oss's models, whose answers are read by tokens, whatever the options name."""
+OF_GPT_OSS = {"tool_call_parser": "openai", "reasoning_parser": "openai_gptoss"}
+"""vLLM's names of what reads them. It reads no text, so no other model's answers."""
 
 
-def refused_parser(settings: Settings) -> str | None:
-    """Why the tool parser that the options name is not served; None where it is, or a file of the user's may be it."""
-    name = settings.tool_call_parser
-    if name not in NOT_SERVED or settings.tool_parser_plugin is not None:
-        return None
-    return f"{name!r} is not supported: {NOT_SERVED[name]}"
+def misplaced_parsers(settings: Settings, model_type: str) -> list[tuple[str, str]]:
+    """Faults of the parsers that the options name and that are not for a model of this type, by option.
+
+    A file of the user's may register others by these names.
+    """
+    if settings.tool_parser_plugin is not None or settings.reasoning_parser_plugin is not None:
+        return []
+    faults: list[tuple[str, str]] = []
+    for option, own in OF_GPT_OSS.items():
+        name: str | None = getattr(settings, option)
+        if model_type == GPT_OSS and name not in (None, own):
+            faults.append(
+                (option, f"option.{option}: expected {own!r} or none for a model of type {GPT_OSS}, got {name!r}")
+            )
+        elif model_type != GPT_OSS and name == own:
+            other = f"it reads the answers of type {GPT_OSS} alone, and this model's type is {model_type}"
+            faults.append((option, f"option.{option}: {name!r} cannot be used with this model: {other}"))
+    return faults
 
 
 def unknown_parsers(settings: Settings, known: Mapping[str, Collection[str]], whose: str) -> list[tuple[str, str]]:

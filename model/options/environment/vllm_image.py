@@ -74,10 +74,8 @@ ARGUMENTS = {
         _not_served("middleware", "unset it: the options of your own code are in docs/custom-code.md"),
         _not_served("config", "give its entries as options"),
         _not_served("response_role", "unset it: the role is assistant"),
-        _not_served("default_chat_template_kwargs", "unset it: requests say chat_template_kwargs"),
         _not_served("return_tokens_as_token_ids", "unset it: tokens are shown as text"),
         _not_served("enable_force_include_usage", "unset it: requests say stream_options.include_usage"),
-        _not_served("exclude_tools_when_tool_choice_none", "unset it: requests without tools have none"),
         _not_served("trust_request_mm_kwargs", "unset it: option.mm_processor_kwargs is the endpoint's"),
         _not_served("tool_server", "unset it: clients run the tools"),
         *(_not_served(name, "unset it: one worker is one engine") for name in (

@@ -17,7 +17,7 @@ from functools import cache
 from typing import Any
 
 from ...errors import StartError
-from ...text.answer_ids import AnswerIds
+from ...text.answers.answer_ids import AnswerIds
 from .parts import RUN_V2_BUDGETS, RUN_V2_PROCESSORS, part
 
 __all__ = [
@@ -43,10 +43,13 @@ log = logging.getLogger(__name__)
 # The core, and which model runner there is.
 
 
-def make_client(config: Any, renderer: Any) -> Any:
-    """vLLM's asynchronous client of a core, which it starts; raises what vLLM raises."""
+def make_client(config: Any, renderer: Any, executor_of: Callable[[Any], Any]) -> Any:
+    """vLLM's asynchronous client of a core, which it starts; raises what vLLM raises.
+
+    The core makes its executor of what `executor_of` makes of vLLM's class.
+    """
     make = part("vllm.v1.engine.core_client:EngineCoreClient.make_async_mp_client")
-    executor = part("vllm.v1.executor:Executor.get_class")(config)
+    executor = executor_of(part("vllm.v1.executor:Executor.get_class")(config))
     # Later versions prepare the processing of images beside the start.
     more = {"renderer": renderer} if "renderer" in inspect.signature(make).parameters else {}
     return make(vllm_config=config, executor_class=executor, log_stats=True, **more)
@@ -145,8 +148,8 @@ def _params_class() -> Any:
 
 
 def keep_linear(parser: Any) -> None:
-    """Lets one of vLLM's parsers take the same time for each token of an answer (see text/answer_ids.py), if it keeps
-    its tokens as is known here.
+    """Lets one of vLLM's parsers take the same time for each token of an answer (see
+    text/answers/answer_ids.py), if it keeps its tokens as is known here.
     """
     try:
         parser._stream_state = _state_class()(**vars(parser._stream_state))

@@ -55,8 +55,9 @@ class MistralConversations:
         except Exception as error:
             raise mistral_misfit(error.__cause__ or error) from error
 
-    def check(self, conversation: Conversation) -> None:
-        """Raises ParameterError for what mistral-common would refuse without saying where it stands."""
+    def messages(self, conversation: Conversation, messages: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Those of a conversation, in OpenAI's form, as it takes them; raises ParameterError for what it would refuse
+        without saying where it stands."""
         for index, tool in enumerate(conversation.tools):
             if NAME.fullmatch(name := tool["function"]["name"]) is None:
                 path = f"prompt.tools[{index}].name"
@@ -66,9 +67,6 @@ class MistralConversations:
         if answered is not conversation.continue_final_message:
             expected = "expected true where the last message is the assistant's, and only there"
             raise ParameterError(f"{CONTINUE}: {expected}, got {'false' if answered else 'true'}", CONTINUE)
-
-    def messages(self, messages: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Messages in OpenAI's form, as it takes them; raises ParameterError."""
         return fitted(messages, version=self._version, thinks=self._thinks)
 
     def arguments(self, given: Mapping[str, Any]) -> dict[str, Any]:

@@ -3,8 +3,8 @@
     request --vLLM's MistralToolParser.adjust_request--> GrammarFactory --mistral-common--> a grammar in Lark's form
         --guidance (llguidance)--> tokens
 
-The core has one backend for all guides, and of vLLM's guidance alone reads these grammars, in which special tokens
-stand. So it runs them all where the options name the parser of such calls.
+Of vLLM's backends guidance alone reads these grammars, in which special tokens stand (guides/backends.py). Where the
+core has one for all guides, it runs them all.
 
 vLLM 0.26 to 0.32 ask for grammars as mistral-common 1.11 and 1.12 make them. From 1.13 on it is told of a name that is
 forced in another way: `_Grammars` stands between them. A name that is forced is called once, as in every other family.
@@ -46,8 +46,8 @@ def prepare_mistral(core: Core, settings: Settings) -> None:
     if named not in ("auto", BACKEND):
         expected = f"expected the backend {BACKEND} (or none) for the calls of Mistral's tokenizer from version 11 on"
         raise OptionError(f"option.{option}: {expected}, got {named!r}", option)
-    guides: Any = core.vllm_config.structured_outputs_config
-    guides.backend = BACKEND
+    if not core.guides_by_request:
+        core.vllm_config.structured_outputs_config.backend = BACKEND
     parser = part("vllm.tool_parsers.mistral_tool_parser:MistralToolParser")
     if hasattr(parser, "model_can_reason"):
         # As vLLM 0.26's server does.

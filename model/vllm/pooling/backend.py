@@ -25,8 +25,7 @@ from ..library.internals import tokenize_params
 from ..library.parts import part
 from ..mistral.tokens import tokens_of
 from ..request.chat import ChatRenderer
-from ..request.prompt import client_errors
-from ..request.structured import template_errors
+from ..request.prompt import client_errors, template_errors
 from ..start import make_core, start
 from ..trial import try_out
 from .activation import Activation

@@ -17,7 +17,7 @@ from ...media.images import Image
 from ...options import Settings
 from ...text.chat_template import chat_template
 from ..library.parts import SECOND_TEXTS, check_second_texts
-from ..request.structured import template_errors
+from ..request.prompt import template_errors
 from .activation import activation_of
 from .backend import PoolingBackend, Prepared
 from .pairs import ARGUMENTS, PairTokenizer, Tokens

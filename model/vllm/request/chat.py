@@ -1,12 +1,12 @@
 """Conversations on vLLM: the model's chat template, and the parsers that its answers are split by.
 
-Conversation --request--> vLLM's ChatCompletionRequest --render--> prompt;  --splitter--> Splitter (text/parsers.py)
+Conversation --request--> vLLM's ChatCompletionRequest --render--> prompt;  --splitter--> Splitter
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -15,19 +15,24 @@ from ...events import Token
 from ...generation import Conversation, Sampling, StructuredOutput
 from ...media.images import Image
 from ...options import Settings
-from ...text.call_reader import FORMS
+from ...text.answers.call_ids import MISTRAL, call_ids, calls_in
+from ...text.answers.call_reader import CallForm, form_of
+from ...text.answers.forced_calls import ForcedCalls
+from ...text.answers.marked_reasoning import MARKED
+from ...text.answers.parsers import Splitter, TokenSplitter
+from ...text.answers.reasoning import Reasoning
 from ...text.chat_template import chat_template
-from ...text.forced_calls import ForcedCalls
-from ...text.marked_reasoning import MARKED
-from ...text.parsers import Splitter, mistrals_id, new_id
-from ...text.reasoning import Reasoning
 from ...text.template_messages import template_messages
 from ..core import Core
+from ..guides.beginning import Beginning, beginning
+from ..guides.joined import tool_format
 from ..library.internals import keep_linear, tokenize_params
 from ..library.parts import part
 from ..mistral.conversations import mistral_conversations
+from .harmony.harmony import harmony_of
 from .images import ImageDecoder, processor_faults, with_pictures
 from .prompt import path_of
+from .results import holds_images, shows_images
 from .roles import TemplateRoles
 
 __all__ = ["TEMPLATE", "ChatRenderer"]
@@ -42,6 +47,9 @@ TOOL_CHOICE, TEMPLATE = "prompt.tool_choice", "prompt.chat_template"
 
 WHOLE = Sampling()
 """Nothing is cut."""
+THINKING = {"enable_thinking": True, "thinking": True}
+"""Variables by which a template is told that the model thinks, by the names that templates have."""
+ID_TYPE = "vllm.parser.abstract_parser:get_tool_call_id_type"
 TRIED = 1 << 16
 """Characters of a trial's prompt that are looked at: a template may write any number."""
 TRIAL = {"type": "function", "function": {"name": "a", "parameters": {"type": "object", "properties": {}}}}
@@ -59,14 +67,28 @@ class ChatRenderer:
         self._template = chat_template(settings)
         self._form = part("vllm.entrypoints.openai.chat_completion.protocol:ChatCompletionRequest")
         self._mistral = mistral_conversations(core.get_tokenizer(), settings)
+        """What mistral-common is to be given."""
         self._plain = self._form(messages=[{"role": "user", "content": ""}])
-        self._roles = TemplateRoles(self._trial)
+        self._harmony = harmony_of(core, settings)
+        """What gpt-oss has in place of a chat template, and of vLLM's parsers."""
+        self._roles = self._roles_of(None)
+        self._shows_images: bool | None = None
+        """Whether the template shows images in results; None: it has not been tried."""
+        self._ids: str = MISTRAL if self._mistral is not None else part(ID_TYPE)(core.model_config)
+        """Which ids calls have."""
+        if self._harmony is not None:
+            self.reasoning_end = None
+            return
         # Fails at start, not at the first request that needs a parser. Some need a model's own tokens.
-        self._try("tool_call_parser", settings.tool_call_parser, None)
+        tried = getattr(self._try("tool_call_parser", settings.tool_call_parser, None), "tool_parser", None)
+        self._by_engine = getattr(tried, "engine_based_streaming", False)
+        """Whether vLLM reads both streams and whole answers by one machine."""
         reasoner = getattr(self._try("reasoning_parser", None, settings.reasoning_parser), "reasoning_parser", None)
         vocabulary = core.get_tokenizer().get_vocab() if reasoner is not None else {}
-        start = vocabulary.get(getattr(reasoner, "reasoning_start_str", None) or "")
-        end = vocabulary.get(getattr(reasoner, "reasoning_end_str", None) or "")
+        words = [getattr(reasoner, name, None) for name in ("reasoning_start_str", "reasoning_end_str")]
+        start, end = (vocabulary.get(word) if word else None for word in words)
+        self._marks = None if start is None or end is None else (start, end)
+        """Of reasoning."""
         self.reasoning_end = None if reasoner is None else -1 if end is None else end
         """The token that ends reasoning; None: there is none, -1: it is not known."""
         ends = frozenset[int]() if reasoner is None else core.end_ids()
@@ -80,24 +102,24 @@ class ChatRenderer:
         """vLLM's own form of the request, as its parsers want it; raises ParameterError. `guide`: the client's."""
         from pydantic import ValidationError
 
-        roles = self._roles
-        if (template := conversation.chat_template) is not None:
-            if self._mistral is not None:
-                raise UnsupportedError(f"{TEMPLATE}: not supported with this model, whose prompts need none", TEMPLATE)
-            roles = TemplateRoles(lambda messages: self._trial(messages, template))
-        fitted, arguments = roles.fitted(conversation.messages), conversation.template_arguments
-        if self._mistral is None:
-            messages = template_messages(fitted, urls=False)
-        else:
-            self._mistral.check(conversation)
-            messages = self._mistral.messages(template_messages(fitted, urls=False, join=False))
-            arguments = self._mistral.arguments(arguments)
+        template = conversation.chat_template
+        if template is not None and (self._mistral is not None or self._harmony is not None):
+            raise UnsupportedError(f"{TEMPLATE}: not supported with this model, whose prompts need none", TEMPLATE)
+        roles = self._roles if template is None else self._roles_of(template)
+        messages = template_messages(
+            roles.fitted(conversation.messages),
+            urls=False,
+            images_in_results=self._images_in_results(conversation),
+            join=self._mistral is None,
+        )
+        if self._mistral is not None:
+            messages = self._mistral.messages(conversation, messages)
         fields: dict[str, Any] = {
             "messages": messages,
             "add_generation_prompt": conversation.add_generation_prompt,
             "continue_final_message": conversation.continue_final_message,
             "add_special_tokens": conversation.add_special_tokens,
-            "chat_template_kwargs": arguments or None,
+            "chat_template_kwargs": self._variables(conversation.template_arguments) or None,
             "chat_template": conversation.chat_template,
             "parallel_tool_calls": conversation.parallel_tool_calls,
         }
@@ -114,17 +136,15 @@ class ChatRenderer:
             first = error.errors()[0]
             path = _path(first["loc"])
             raise ParameterError(f"{path}: {first['msg']}", path) from None
-        variables = request.chat_template_kwargs or {}
-        parser = self._new(self._tool_parser(conversation), self._settings.reasoning_parser, request.tools, variables)
-        if self._mistral is not None:
-            if not self._mistral.adjusts(request, conversation, guide):
-                return request
-            if parser is None and self._mistral.grammars and conversation.tools:
-                parser = self._new(self._settings.tool_call_parser, None, request.tools, variables)
-        if parser is None:
+        if self._harmony is not None:
+            request.structured_outputs = self._harmony.forced(conversation)
+            return request
+        arguments = request.chat_template_kwargs or {}
+        parser = self._new(self._tool_parser(conversation), self._settings.reasoning_parser, request.tools, arguments)
+        if parser is None or (self._mistral is not None and not self._mistral.adjusts(request, conversation, guide)):
             return request
         shown = request.tools
-        if conversation.tools and _forced(conversation):
+        if conversation.forced:
             request.tools = [_guiding(tool) for tool in shown]
         try:
             request = parser.adjust_request(request)
@@ -157,8 +177,11 @@ class ChatRenderer:
         an image is touched (0.32).
         """
         pictures = self.images.decode(images)
+        hidden = self._settings.exclude_tools_when_tool_choice_none and request.tool_choice == "none"
+        if self._harmony is not None:
+            return self._harmony.render(request, sampling, shortened, tools=not hidden)
         chat = request.build_chat_params(self._template, self._settings.chat_template_content_format)
-        if request.tools and request.tool_choice != "none":
+        if request.tools and not hidden:
             tools = [tool.model_dump() for tool in request.tools if not getattr(tool, "defer_loading", None)]
             chat = chat.with_defaults({"tools": tools})
         # As vLLM's server: first the text, which can be judged before it is tokenized. mistral-common gives none.
@@ -185,22 +208,60 @@ class ChatRenderer:
             raise UnsupportedError(f"{message}, got {truncate}", TRUNCATE)
         return prompt
 
-    def _trial(self, messages: list[dict[str, Any]], template: str | None = None) -> str:
+    def _variables(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Those of the template: what a request says of them goes before the options' defaults, as in vLLM's server."""
+        defaults = self._settings.default_chat_template_kwargs
+        merged = part("vllm.renderers.params:merge_kwargs")(defaults, given) if defaults else {**given}
+        return merged if self._mistral is None else self._mistral.arguments(merged)
+
+    def _roles_of(self, template: str | None) -> TemplateRoles:
+        """Those of a request's template or of the model's. Some templates drop what was said before a model thought."""
+        return TemplateRoles(*(partial(self._trial, template=template, variables=how) for how in (None, THINKING)))
+
+    def _images_in_results(self, conversation: Conversation) -> bool:
+        """Whether those of a conversation stay there."""
+        if not (self.images.limit and holds_images(conversation.messages)):
+            return False
+        template = conversation.chat_template
+        if template is None and self._shows_images is not None:
+            return self._shows_images
+        shown = shows_images(lambda messages, picture: self._trial(messages, [Image(picture, "trial")], template))
+        if template is None:
+            self._shows_images = shown
+        return shown
+
+    def _trial(
+        self,
+        messages: list[dict[str, Any]],
+        images: Sequence[Image] = (),
+        template: str | None = None,
+        variables: Mapping[str, Any] | None = None,
+    ) -> str:
         """The prompt of messages, as text, by a request's `template` or by the model's; raises what templates raise."""
-        prompt = self.render(self._form(messages=messages, chat_template=template), shortened=lambda text: text[:TRIED])
+        form = self._form(
+            messages=messages, chat_template=template, chat_template_kwargs=self._variables(variables or {}) or None
+        )
+        prompt = self.render(form, images, shortened=lambda text: text[:TRIED], whole=True)
         text: str = self._core.get_tokenizer().decode(prompt["prompt_token_ids"])
         return text
 
-    def splitter(self, conversation: Conversation, request: Any, prompt_ids: list[int]) -> Splitter | None:
-        """A splitter for one sequence; None where the answer is text as it is."""
+    def splitter(
+        self, conversation: Conversation, request: Any, prompt_ids: list[int], *, reasons: bool = True
+    ) -> TokenSplitter | None:
+        """A splitter for one sequence; None where the answer is text as it is.
+
+        `reasons`: whether reasoning may come.
+        """
+        if self._harmony is not None:
+            return self._harmony.splitter(conversation, request)
         guide = request.structured_outputs
         forced = None
         if guide is not None and guide.json is not None:
             # Only for a forced call; what it is, guided decoding says, and not the family of the model.
             function = None if _lists_calls(guide.json) else conversation.function
-            forced = ForcedCalls(function, mistrals_id if self._mistral is not None else new_id)
+            forced = ForcedCalls(function, call_ids(self._ids, calls_in(conversation.messages)))
         tool_parser = self._tool_parser(conversation) if forced is None else None
-        reasoner = self._settings.reasoning_parser
+        reasoner = self._settings.reasoning_parser if reasons else None
         if tool_parser is None and reasoner is None and forced is None:
             return None
         arguments = request.chat_template_kwargs or {}
@@ -214,28 +275,57 @@ class ChatRenderer:
             self._reasoning(prompt_ids),
             forced=forced,
             marks=MARKED.get(reasoner or ""),
-            form=FORMS.get(tool_parser or ""),
+            form=None if conversation.tool_choice == "none" else self._held(tool_parser),
             one_call=not conversation.parallel_tool_calls,
             show_reasoning=conversation.include_reasoning,
         )
+
+    def _held(self, tool_parser: str | None) -> CallForm | None:
+        """How calls are held back; None where vLLM's parser reads the calls of streams."""
+        form = form_of(tool_parser, self._settings.reasoning_parser)
+        return None if form is None or (self._by_engine and not form.by_engine) else form
 
     def _is_blank(self, token_id: int) -> bool:
         """Whether a token is nothing but white space."""
         return not self._core.get_tokenizer().decode([token_id]).strip()
 
+    def placed(self, conversation: Conversation, request: Any, guided: Any, path: str | None) -> tuple[Any, str | None]:
+        """A guide and the path of what asked for it, once it holds where in an answer it is to hold."""
+        return (guided, path) if self._harmony is None else self._harmony.placed(conversation, request, guided, path)
+
     def reasoner(self) -> Any:
         """vLLM's parser of the reasoning, or None."""
         return getattr(self._new(None, self._settings.reasoning_parser, None, {}), "reasoning_parser", None)
 
-    def guided_at_once(self, prompt_ids: list[int]) -> bool:
-        """Whether guided decoding is to begin with the first token, not after reasoning that may never come."""
+    def beginning(
+        self, conversation: Conversation | None, request: Any, prompt_ids: list[int], *, waits: bool
+    ) -> Beginning:
+        """Where the guide of an answer begins; `request` is the conversation in vLLM's form, None for another prompt.
+
+        `waits`: whether the core can wait for the end of reasoning that may come.
+        """
+        if self._harmony is not None:
+            return Beginning(at_once=True)
         reasoning = self._reasoning(prompt_ids)
-        return reasoning.known and not reasoning.open
+        if conversation is None:
+            return Beginning(at_once=not reasoning.open)
+        shown, name = conversation.include_reasoning, self._settings.reasoning_parser
+        made = self._new(None, name, None, request.chat_template_kwargs or {}) if shown else None
+        parser = getattr(made, "reasoning_parser", None)
+        return beginning(name, parser, request, reasoning, self._marks if waits else None)
+
+    def tool_format(self, conversation: Conversation, request: Any) -> Any:
+        """The form of calls that may be made beside a guide (guides/joined.py); None where there is none."""
+        nothing = not conversation.tools or conversation.forced or conversation.tool_choice == "none"
+        if nothing or self._harmony is not None:
+            return None
+        parser = self._new(self._tool_parser(conversation), None, request.tools, request.chat_template_kwargs or {})
+        return tool_format(parser, request)
 
     def _try(self, option: str, tool_parser: str | None, reasoning_parser: str | None) -> Any:
         """A parser by itself; raises OptionError where vLLM does not have it, or it is not for this model."""
         try:
-            return self._new(tool_parser, reasoning_parser, None, {})
+            return self._new(tool_parser, reasoning_parser, None, self._settings.default_chat_template_kwargs)
         except OptionError:
             raise
         except Exception as error:
@@ -243,7 +333,7 @@ class ChatRenderer:
             raise OptionError(f"option.{option}: {name!r} cannot be used with this model: {error}", option) from error
 
     def _feed_once(self, tool_parser: str) -> None:
-        """Raises OptionError for a parser that vLLM lists without being able to use it so (gpt-oss's, `openai`)."""
+        """Raises OptionError for a parser that vLLM lists without being able to use it so."""
         conversation = Conversation(messages=({"role": "user", "content": "a"},), tools=(TRIAL,), tool_choice="auto")
         try:
             splitter = self.splitter(conversation, self.request(conversation), [])
@@ -253,20 +343,26 @@ class ChatRenderer:
             message = f"option.tool_call_parser: {tool_parser!r} is not supported: {error}"
             raise OptionError(message, "tool_call_parser") from error
 
-    def _new(self, tool_parser: str | None, reasoning_parser: str | None, tools: Any, arguments: dict[str, Any]) -> Any:
+    def _new(
+        self, tool_parser: str | None, reasoning_parser: str | None, tools: Any, arguments: Mapping[str, Any]
+    ) -> Any:
         parser = _parser(tool_parser, reasoning_parser, self._settings)
         if parser is None:
             return None
         config = self._core.model_config
-        made = parser(self._core.get_tokenizer(), tools, chat_template_kwargs=arguments, model_config=config)
+        # Some parsers write into the variables, which the template is yet to get.
+        made = parser(self._core.get_tokenizer(), tools, chat_template_kwargs={**arguments}, model_config=config)
         keep_linear(made)
         return made
 
     def _tool_parser(self, conversation: Conversation) -> str | None:
         """The name of the tool parser that a conversation needs; raises ParameterError where there is none."""
         choice = conversation.tool_choice
-        if conversation.tools and choice != "none":
-            if _forced(conversation):
+        if conversation.tools:
+            if choice == "none":
+                # As vLLM does: some models mark texts, too, in a way that their tool parser alone knows.
+                return self._settings.tool_call_parser
+            if conversation.forced:
                 return self._settings.tool_call_parser or FORCED
             if self._settings.tool_call_parser:
                 return self._settings.tool_call_parser
@@ -299,11 +395,6 @@ def _is_plain(conversation: Conversation, messages: Iterable[dict[str, Any]]) ->
 
 
 TEXT = {"role", "content"}
-
-
-def _forced(conversation: Conversation) -> bool:
-    """Whether a tool must be called."""
-    return conversation.function is not None or conversation.tool_choice == "required"
 
 
 def _lists_calls(schema: Any) -> bool:

@@ -13,7 +13,7 @@ from ..core import Core
 from ..library.internals import tokenize_params
 from ..library.parts import part
 
-__all__ = ["PromptRenderer", "client_errors", "path_of", "refused"]
+__all__ = ["PromptRenderer", "client_errors", "path_of", "refused", "template_errors"]
 
 
 class PromptRenderer:
@@ -86,3 +86,10 @@ def client_errors() -> tuple[type[Exception], ...]:
 
     later = getattr(vllm.exceptions, "VLLMClientError", None)
     return (ValueError,) if later is None else (ValueError, later)
+
+
+def template_errors() -> tuple[type[Exception], ...]:
+    """What rendering a conversation raises where the conversation is at fault."""
+    from jinja2 import TemplateError
+
+    return (TemplateError, LookupError, AttributeError, ArithmeticError, RecursionError)

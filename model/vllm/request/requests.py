@@ -16,19 +16,22 @@ from ...errors import ParameterError, RequestError, raised_by_us
 from ...generation import Conversation, Generation, Sampling
 from ...media.images import Image
 from ...options import Settings
-from ...text.parsers import Splitter
+from ...text.answers.parsers import TokenSplitter
 from ...text.prompt_limits import check_ids, max_new_tokens_for, with_truncation
 from ...text.response_limit import check_size
 from ..core import Core
+from ..guides.backends import GuideBackends
+from ..guides.beginning import Beginning
+from ..guides.faults import Guide
+from ..guides.in_core import MARKS
+from ..guides.structured import structured_outputs
 from ..typical import Typical
 from .beams import BeamLimits
 from .bounds import RunnerBounds
 from .budget import ThinkingBudget
 from .chat import TEMPLATE, ChatRenderer
-from .guide_faults import Guide
-from .prompt import PromptRenderer, client_errors, refused
+from .prompt import PromptRenderer, client_errors, refused, template_errors
 from .sampling import sampling_params
-from .structured import TOOLS, structured_outputs, template_errors
 
 if TYPE_CHECKING:
     from vllm import SamplingParams
@@ -53,7 +56,7 @@ class Prepared:
     images: Sequence[Image]
     requests: list[Any]
     """EngineCoreRequests, without their names; without images that the core has."""
-    splitters: list[Splitter | None]
+    splitters: list[TokenSplitter | None]
     guide: Guide | None
 
 
@@ -82,8 +85,9 @@ class Requests:
         self._context: int = config.max_model_len
         self._client_errors = client_errors()
         guides: Any = core.vllm_config.structured_outputs_config
-        self._guides: str = guides.backend
+        self._guides = GuideBackends(core.vllm_config, core.get_tokenizer(), by_request=core.guides_by_request)
         self._compact: bool = guides.disable_any_whitespace
+        self._waits: bool = core.guides_by_request and not guides.enable_in_reasoning
         self._connected = core.vllm_config.kv_transfer_config is not None
         self._by_priority = core.vllm_config.scheduler_config.policy == "priority"
         self._vocabulary: int = config.get_vocab_size()
@@ -116,10 +120,15 @@ class Requests:
             check_size(generation, len(ids), self._longest)
             if isinstance(generation.prompt, tuple) or self._tokenizer_knows_more:
                 check_ids("prompt", ids, self._prompt_vocabulary)
-            guided, path = structured_outputs(sampling.structured_output, conversation, request, self._guides)
+            guide = sampling.structured_output
+            calls = self._chat.tool_format(conversation, request) if conversation and guide else None
+            guided, path = structured_outputs(guide, conversation, request, self._guides, calls)
+            if conversation is not None:
+                placed, path = self._chat.placed(conversation, request, guided, path)
+                guided = placed if placed is guided or path is None else self._guides.compiled(path, placed)
             extra = self._typical.arguments(sampling)
             params = sampling_params(
-                generation, self._defaults, max_tokens, guided, extra,
+                generation, self._defaults, max_tokens, None if self._guides.decides else guided, extra,
                 vocabulary=self._vocabulary, connected=self._connected,
             )  # fmt: skip
             self._budget.check(sampling)
@@ -134,15 +143,19 @@ class Requests:
             if raised_by_us(error) and not isinstance(error, RequestError):
                 raise
             raise refused(error, path) from error
-        guide = None
+        made, reasons = None, True
         if guided is not None and path is not None:
-            # Mistral's grammars of calls have the reasoning in them.
-            if self._chat.guided_at_once(ids) or (path == TOOLS and guided.grammar is not None):
-                first.reasoning_ended = True
+            begins = self._chat.beginning(conversation, request, ids, waits=self._waits)
+            reasons = begins.reasons
+            if self._guides.decides:
+                first.sampling_params.structured_outputs = guided
+            _begin_guide(first, begins)
             fails_first = not (self._connected or first.mm_features)
-            begins_after = None if first.reasoning_ended else self._chat.reasoning_end
-            guide = Guide(path, first.sampling_params, begins_after, self._compact, fails_first)
-        splitters = [self._chat.splitter(conversation, request, ids) if conversation else None for _ in params]
+            begins_after = None if begins.at_once else self._chat.reasoning_end
+            made = Guide(path, first.sampling_params, begins_after, begins.marks, self._compact, fails_first)
+        splitters = [
+            self._chat.splitter(conversation, request, ids, reasons=reasons) if conversation else None for _ in params
+        ]
         if request is not None and not request.skip_special_tokens:
             # Some parsers need the special tokens in the text that they take apart.
             sampling = msgspec.structs.replace(sampling, skip_special_tokens=False)
@@ -152,7 +165,7 @@ class Requests:
         tokens = (len(ids) + max_tokens) * width + entries
         requests = [first, *(_again(first, other) for other in params[1:])]
         return Prepared(
-            number, generation, sampling, prompt, ids, max_tokens, tokens, images, requests, splitters, guide
+            number, generation, sampling, prompt, ids, max_tokens, tokens, images, requests, splitters, made
         )
 
     def prompt_ids(self, generation: Generation, images: Sequence[Image] = ()) -> list[int]:
@@ -188,6 +201,14 @@ def _fault_of(generation: Generation) -> str:
     """The path of what is likely at fault where a prompt cannot be made."""
     prompt = generation.prompt
     return TEMPLATE if isinstance(prompt, Conversation) and prompt.chat_template is not None else "prompt"
+
+
+def _begin_guide(request: Any, begins: Beginning) -> None:
+    """Tells the core where a request's guide begins."""
+    params = request.sampling_params
+    request.reasoning_ended, request.reasoning_parser_kwargs = begins.at_once, begins.arguments
+    if begins.marks is not None:
+        params.extra_args = {**(params.extra_args or {}), MARKS: [*begins.marks]}
 
 
 def _again(request: Any, other: SamplingParams) -> Any:

@@ -38,9 +38,9 @@ Trial = list[dict[str, Any]]
 class TemplateRoles:
     """What one template makes of roles; several threads may use it."""
 
-    def __init__(self, render: Callable[[Trial], str]) -> None:
-        """`render` gives the prompt of messages in OpenAI's form, and may raise anything."""
-        self._render = render
+    def __init__(self, *renders: Callable[[Trial], str]) -> None:
+        """`renders` give prompts of messages in OpenAI's form, and may raise anything: what is shown is in each."""
+        self._renders = renders
         self._found: OrderedDict[str, bool] = OrderedDict()
         """What trials have found, by their names; the role that was asked for longest ago goes first."""
 
@@ -77,7 +77,7 @@ class TemplateRoles:
         found = self._found.get(name)
         if found is None:
             try:
-                found = all(MARK in self._render(trial) for trial in trials)
+                found = all(MARK in render(trial) for trial in trials for render in self._renders)
             except (MemoryError, OSError):
                 # The machine's fault, not the template's: it is not remembered.
                 raise

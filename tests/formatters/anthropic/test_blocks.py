@@ -126,7 +126,7 @@ def test_calls_and_results() -> None:
 
 def test_a_call_alone() -> None:
     made = read(USER, assistant({**USE, "input": None}), user(RESULT, TEXT))
-    assert made[1]["content"] == ""
+    assert made[1]["content"] is None
     assert made[1]["tool_calls"][0]["function"]["arguments"] == "{}"
     assert made[2:] == [{"role": "tool", "tool_call_id": "1", "content": "seen"}, {"role": "user", "content": "a"}]
 

@@ -101,7 +101,7 @@ def test_what_the_model_is_told(messages: list[dict[str, Any]], last: str, calla
         # A template says how tools are called where it lists one.
         ([tool("look", deferred=True)], None, ["look"]),
         (TOOLS, {"type": "tool", "name": "find"}, ["search", "look", "find"]),
-        (TOOLS, {"type": "none"}, []),
+        (TOOLS, {"type": "none"}, ["search", "look"]),
     ],
 )
 def test_what_is_listed(tools: list[Any], choice: Any, names: list[str]) -> None:

@@ -60,7 +60,8 @@ def test_none(choice: Any) -> None:
     for tools in nothing:
         assert read(tools, choice)[0].tools == ()
     if choice == {"type": "none"}:
-        assert read([TOOL], choice)[0].tools == ()
+        made = read([TOOL], choice)[0]
+        assert (made.choice, len(made.tools)) == ("none", 1)
 
 
 SERVERS: list[dict[str, Any]] = [

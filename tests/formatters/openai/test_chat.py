@@ -434,6 +434,11 @@ def test_reasoning_only_with_a_parser(settings: Settings, fields: dict[str, Any]
         assert choice["message"].get(name, "") == ""
 
 
+def test_reasoning_of_a_model_that_needs_no_parser() -> None:
+    (choice,) = whole(reply(SETTINGS), Delta(0, "a", (), end(), "Hm."))["choices"]
+    assert choice["message"]["reasoning"] == choice["message"]["reasoning_content"] == "Hm."
+
+
 A = Token(1, "a", -0.5, raw=b"a")
 
 

@@ -41,7 +41,7 @@ SAME: list[dict[str, Any]] = [
     {"role": "assistant", "content": "hello"},
     {"role": "assistant", "content": "hello", "reasoning": "Hm.", "reasoning_content": "Hm."},
     {"role": "assistant", "content": "hello", "name": "Bob"},
-    {"role": "assistant", "content": "", "tool_calls": [CALL]},
+    {"role": "assistant", "content": None, "tool_calls": [CALL]},
     {"role": "tool", "content": "sunny", "tool_call_id": "call_abc123"},
     {"role": "tool", "content": "sunny", "tool_call_id": "call_abc123", "name": "get_weather"},
     # Whom else a model's template knows, as in vLLM's server.
@@ -66,9 +66,9 @@ REWRITTEN: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ),
     (
         {"role": "assistant", "content": None, "function_call": None, "tool_calls": [CALL]},
-        {"role": "assistant", "content": "", "tool_calls": [CALL]},
+        {"role": "assistant", "content": None, "tool_calls": [CALL]},
     ),
-    ({"role": "assistant", "tool_calls": [CALL]}, {"role": "assistant", "content": "", "tool_calls": [CALL]}),
+    ({"role": "assistant", "tool_calls": [CALL]}, {"role": "assistant", "content": None, "tool_calls": [CALL]}),
     *(
         (
             {"role": "assistant", "content": "hello", name: "Hm."},
@@ -121,7 +121,7 @@ REWRITTEN: list[tuple[dict[str, Any], dict[str, Any]]] = [
         {"role": "assistant", "tool_calls": [{"id": "x", "function": {"name": "f", "arguments": ""}}]},
         {
             "role": "assistant",
-            "content": "",
+            "content": None,
             "tool_calls": [{"id": "x", "type": "function", "function": {"name": "f", "arguments": "{}"}}],
         },
     ),
@@ -143,7 +143,7 @@ def test_function_calls_of_the_past_become_tool_calls() -> None:
     call = {"id": "call_function_1", "type": "function", "function": function}
     assert said(made) == [
         USER,
-        {"role": "assistant", "content": "", "tool_calls": [call]},
+        {"role": "assistant", "content": None, "tool_calls": [call]},
         {"role": "tool", "name": "f", "content": "42", "tool_call_id": "call_function_1"},
     ]
 

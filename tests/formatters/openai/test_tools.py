@@ -49,7 +49,7 @@ def allowed(mode: str, *tools: dict[str, Any]) -> dict[str, Any]:
     [
         ({"type": "auto"}, ("auto", None, ["get_weather", "patch"])),
         ({"type": "required"}, ("required", None, ["get_weather", "patch"])),
-        ({"type": "none"}, (None, None, [])),
+        ({"type": "none"}, ("none", None, ["get_weather", "patch"])),
         ({"type": "custom", "custom": {"name": "patch"}}, ("required", "patch", ["get_weather", "patch"])),
         (allowed("auto", NAMED), ("auto", None, ["get_weather"])),
         (allowed("required", {"type": "custom", "custom": {"name": "patch"}}), ("required", None, ["patch"])),
@@ -86,7 +86,9 @@ def test_a_custom_tool_is_a_function_with_one_string(form: Any, description: str
         ({"tools": [TOOL], "tool_choice": "auto"}, "auto", None),
         ({"tools": [TOOL], "tool_choice": "required"}, "required", None),
         ({"tools": [TOOL], "tool_choice": NAMED}, "required", "get_weather"),
+        ({"tools": [TOOL], "tool_choice": "none"}, "none", None),
         ({"functions": [WEATHER]}, "auto", None),
+        ({"functions": [WEATHER], "function_call": "none"}, "none", None),
         ({"functions": [WEATHER], "function_call": "auto"}, "auto", None),
         ({"functions": [WEATHER], "function_call": {"name": "get_weather"}}, "required", "get_weather"),
     ],
@@ -105,9 +107,7 @@ def test_tools(given: dict[str, Any], choice: str, function: str | None) -> None
         {"tools": []},
         {"tools": None, "tool_choice": "none"},
         {"tool_choice": "auto"},
-        {"tools": [TOOL], "tool_choice": "none"},
         {"functions": []},
-        {"functions": [WEATHER], "function_call": "none"},
     ],
 )
 def test_no_tools(given: dict[str, Any]) -> None:

@@ -69,15 +69,15 @@ def test_what_the_assistant_said() -> None:
     ("items", "expected"),
     [
         ([THOUGHT, SAID], [{"content": SO, "role": "assistant", **THINKING}]),
-        ([THOUGHT, CALL], [{"content": "", "role": "assistant", **THINKING, "tool_calls": [CALLED]}]),
+        ([THOUGHT, CALL], [{"content": None, "role": "assistant", **THINKING, "tool_calls": [CALLED]}]),
         ([THOUGHT, SAID, CALL], [{"content": SO, "role": "assistant", **THINKING, "tool_calls": [CALLED]}]),
-        ([CALL, CALL], [{"content": "", "role": "assistant", "tool_calls": [CALLED, CALLED]}]),
+        ([CALL, CALL], [{"content": None, "role": "assistant", "tool_calls": [CALLED, CALLED]}]),
         ([SAID, THOUGHT], [{"content": SO, "role": "assistant"}, {"content": "", "role": "assistant", **THINKING}]),
         ([SAID, SAID], [{"content": SO, "role": "assistant"}] * 2),
         (
             [CALL, OUTPUT, SAID],
             [
-                {"content": "", "role": "assistant", "tool_calls": [CALLED]},
+                {"content": None, "role": "assistant", "tool_calls": [CALLED]},
                 {"role": "tool", "tool_call_id": "call_1", "content": "5"},
                 {"content": SO, "role": "assistant"},
             ],

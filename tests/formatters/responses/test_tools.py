@@ -35,11 +35,11 @@ def test_a_tool_in_the_form_that_templates_know() -> None:
     [
         ("auto", ("auto", None, ["get_weather", "other"])),
         ("required", ("required", None, ["get_weather", "other"])),
-        ("none", (None, None, [])),
+        ("none", ("none", None, ["get_weather", "other"])),
         (NAMED, ("required", "other", ["get_weather", "other"])),
         ({"type": "auto"}, ("auto", None, ["get_weather", "other"])),
         ({"type": "required"}, ("required", None, ["get_weather", "other"])),
-        ({"type": "none"}, (None, None, [])),
+        ({"type": "none"}, ("none", None, ["get_weather", "other"])),
         ({"type": "allowed_tools", "mode": "auto", "tools": [NAMED]}, ("auto", None, ["other"])),
         ({"type": "allowed_tools", "mode": "required", "tools": [NAMED]}, ("required", None, ["other"])),
     ],

@@ -375,7 +375,12 @@ def test_a_chat_template_that_is_none(model_dir: Path) -> None:
 
 # (option, name, message); the names are those of vLLM 0.23 and 0.32.
 PARSERS = [
-    ("tool_call_parser", "openai", "option.tool_call_parser: 'openai' is not supported: "),
+    ("tool_call_parser", "openai", "option.tool_call_parser: 'openai' cannot be used with this model: "),
+    (
+        "reasoning_parser",
+        "openai_gptoss",
+        "'openai_gptoss' cannot be used with this model: it reads the answers of type",
+    ),
     ("tool_call_parser", "hermess", "; got 'hermess'; did you mean hermes?"),
     ("tool_call_parser", "nothing_like_it", "; got 'nothing_like_it'"),
     ("reasoning_parser", "qwen33", "; got 'qwen33'; did you mean qwen3?"),

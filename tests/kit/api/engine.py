@@ -41,19 +41,19 @@ from lmi.model.process.messages import (
 from lmi.model.process.prepare import RequestPreparer
 from lmi.model.process.token_budget import TokenBudget
 from lmi.model.search.best_of import Ranking, ranked
-from lmi.model.text.parsers import Part, split, split_whole
+from lmi.model.text.answers.parsers import Part, split, split_whole
 from lmi.model.text.prompt_limits import PIECE as PROMPT_PIECE
 from lmi.model.text.prompt_limits import max_new_tokens_for
 from lmi.model.text.response_limit import TOKEN as RESPONSE_TOKEN
 from lmi.model.text.response_limit import check_size
 from lmi.model.text.tokenizer import Tokenizer
 from lmi.model.vllm import core as vllm_core
+from lmi.model.vllm.guides.structured import structured_outputs
 from lmi.model.vllm.library.internals import v2_takes_processors
 from lmi.model.vllm.library.parts import part as vllm_part
 from lmi.model.vllm.options import engine_arguments
 from lmi.model.vllm.request.chat import ChatRenderer
 from lmi.model.vllm.request.sampling import TRANSFERS as EXTRA_OF_VLLM
-from lmi.model.vllm.request.structured import structured_outputs
 from lmi.model.vllm.setup.plugins import registered as registered_parsers
 
 __all__ = [

@@ -178,6 +178,10 @@ WRONG = [
     ("normalize", "yes", "option.normalize: expected true or false, got 'yes'"),
     ("pooler_config", "MEAN", "option.pooler_config: expected a JSON object"),
     ("tgi_compat", "1", "option.tgi_compat: expected true or false, got '1'"),
+    ("default_chat_template_kwargs", "[]", "option.default_chat_template_kwargs: expected a JSON object with var"),
+    ("default_chat_template_kwargs", '{"a": 1', "option.default_chat_template_kwargs: expected a JSON object with var"),
+    ("default_chat_template_kwargs", '{"chat_template": "x"}', "(the template itself is option.chat_template)"),
+    ("default_chat_template_kwargs", '{"a": 1, "padding": true, "tokenize": 1}', "(padding, tokenize is none)"),
     ("default_mm_loras", "[]", "option.default_mm_loras: expected a JSON object with the folder of an adapter"),
     ("enable_auto_tool_choice", "true", "option.tool_call_parser"),
     ("enable_reasoning", "true", "option.reasoning_parser"),
@@ -632,6 +636,12 @@ def test_conversations() -> None:
     assert settings(trust_request_chat_template="true").request_chat_template
     assert taken.engine_arguments["reasoning_parser"] == "qwen3"
     assert taken.chat_template_content_format == "auto"
+    assert taken.default_chat_template_kwargs == {}
+    variables = '{"enable_thinking": false, "reasoning_effort": "low", "a": [1, {"b": null}]}'
+    assert settings(default_chat_template_kwargs=variables).default_chat_template_kwargs == json.loads(variables)
+    assert settings(default_chat_template_kwargs="none").default_chat_template_kwargs == {}
+    assert "default_chat_template_kwargs" not in settings(default_chat_template_kwargs=variables).engine_arguments
+    assert settings(exclude_tools_when_tool_choice_none="true").exclude_tools_when_tool_choice_none
     assert settings(tool_call_parser="hermes", enable_auto_tool_choice="true").tool_call_parser == "hermes"
     assert settings(tool_call_parser="hermes", enable_auto_tool_choice="false").tool_call_parser is None
 

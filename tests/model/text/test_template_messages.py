@@ -24,7 +24,7 @@ def result(call_id: str, *content: Part) -> Message:
 
 def calls(*ids: str) -> dict[str, Any]:
     made = [{"id": one, "type": "function", "function": {"name": "f", "arguments": "{}"}} for one in ids]
-    return {"role": "assistant", "content": "", "tool_calls": made}
+    return {"role": "assistant", "content": None, "tool_calls": made}
 
 
 def results(*ids: str) -> list[dict[str, Any]]:
@@ -202,9 +202,30 @@ def test_calls_of_answers_in_a_row_have_their_results_in_order() -> None:
     assert [one["tool_call_id"] for one in template_messages(again) if one["role"] == "tool"] == ["a", "b", "a", "c"]
 
 
-def test_an_answer_of_no_parts() -> None:
-    (made,) = template_messages([Message("assistant", (), calls=(Call("a", "f", "{}"),))])
-    assert made["content"] == ""
+@pytest.mark.parametrize(
+    ("content", "made"),
+    [
+        ((), None),
+        ("", None),
+        ("\n\n", None),
+        ("a\n", "a"),
+        ((Text("\n"),), None),
+        ((Text("a"), Text("b\n")), [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]),
+        ((Text("a"), Text("\n")), [{"type": "text", "text": "a"}]),
+    ],
+)
+def test_what_is_said_before_calls(content: Any, made: Any) -> None:
+    """Nothing is null, as vLLM's clients send it: of an empty text some templates write the line break before calls."""
+    (message,) = template_messages([Message("assistant", content, calls=(Call("a", "f", "{}"),))])
+    assert message["content"] == made
+
+
+def test_images_stay_in_results_where_the_template_shows_them() -> None:
+    given = [called("a"), Message("tool", (Text("seen"), Image("u"), Text("so")), call_id="a"), result("b", Text("t"))]
+    _, shown, other = template_messages(given, urls=False, images_in_results=True)
+    image = {"type": "image_url", "image_url": {"url": "0"}}
+    assert shown["content"] == [{"type": "text", "text": "seen"}, image, {"type": "text", "text": "so"}]
+    assert other["content"] == "t"
 
 
 def test_a_result_with_an_image_is_read_as_a_dict_too() -> None:

@@ -27,7 +27,7 @@ def fast() -> Any:
     from tokenizers import models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
 
-    core = Core(models.WordLevel({"a": 0, "b": 1, "[UNK]": 2}, unk_token="[UNK]"))
+    core = Core(models.WordLevel({"a": 0, "b": 1, "[UNK]": 2, "\ufffd": 3}, unk_token="[UNK]"))
     core.pre_tokenizer = pre_tokenizers.Whitespace()
     core.add_special_tokens(["<x>", "<y>"])
     return PreTrainedTokenizerFast(tokenizer_object=core, unk_token="[UNK]")
@@ -57,6 +57,12 @@ def streamed(tokenizer: Any, tokens: list[str], skip: bool, spaces: bool) -> lis
 def test_fast(skip: bool, spaces: bool, pieces: list[str]) -> None:
     assert fast().is_fast
     assert streamed(fast(), ["b", "<x>", "<y>", "a"], skip, spaces) == pieces
+
+
+@pytest.mark.parametrize("prompt", [["\ufffd"], ["a", "\ufffd", "\ufffd"]])
+def test_a_prompt_that_ends_with_a_replacement_character_is_not_repeated(prompt: list[str]) -> None:
+    decode = Tokenizer(fast()).stream(fast().convert_tokens_to_ids(prompt), True, True)
+    assert decode(1).strip() == "b"
 
 
 VLLM = pytest.mark.parametrize("vllm", ["as it is", "another", "none"])

@@ -200,19 +200,6 @@ BROKEN = [
 
 
 @pytest.mark.parametrize("guide", BROKEN, ids=str)
-def test_other_backends_are_left_to_vllm_but_for_what_is_empty(guide: StructuredOutput) -> None:
-    from ...kit.api.engine import structured_outputs
-
-    if guide.grammar == "":
-        with pytest.raises(ParameterError, match=rf"^{GUIDE}: it cannot be compiled: it is empty"):
-            structured_outputs(guide, None, None, "guidance")
-    else:
-        made, path = structured_outputs(guide, None, None, "guidance")
-        assert made is not None
-        assert path == GUIDE
-
-
-@pytest.mark.parametrize("guide", BROKEN, ids=str)
 def test_a_broken_guide_is_named(backend: Any, guide: StructuredOutput) -> None:
     with pytest.raises(ParameterError, match=f"^{GUIDE}: it cannot be compiled: .") as caught:
         backend.prepare(1, generation("Hello", sampling={"structured_output": guide}))

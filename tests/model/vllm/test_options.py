@@ -60,7 +60,7 @@ def test_our_defaults() -> None:
     assert taken["disable_log_stats"] is True
     assert taken["runner"] == "generate"
     assert taken["tensor_parallel_size"] >= 1
-    assert taken["structured_outputs_config"].backend == "xgrammar"
+    assert "structured_outputs_config" not in taken
     assert arguments(disable_log_stats="false")["disable_log_stats"] is False
 
 

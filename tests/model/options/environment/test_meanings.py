@@ -101,6 +101,16 @@ MEANINGS: list[tuple[dict[str, str], dict[str, str], dict[str, object]]] = [
         {"lora_modules": (("a", "/a"), ("b", "/b"))},
     ),
     # What is refused is refused where it says something.
+    (
+        {"SM_VLLM_DEFAULT_CHAT_TEMPLATE_KWARGS": '{"enable_thinking": false}'},
+        {},
+        {"default_chat_template_kwargs": {"enable_thinking": False}},
+    ),
+    (
+        {"SM_VLLM_EXCLUDE_TOOLS_WHEN_TOOL_CHOICE_NONE": ""},
+        {},
+        {"exclude_tools_when_tool_choice_none": True},
+    ),
     ({"SM_VLLM_RETURN_TOKENS_AS_TOKEN_IDS": "false"}, {}, {}),
 ]  # fmt: skip
 

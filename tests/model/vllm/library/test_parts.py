@@ -44,13 +44,16 @@ WITHOUT = {
     "defer_loading": "a tool that the conversation describes is listed in front, too",
     "use_unified_vision_chunk": "images have a kind of their own",
     "chat_template": "the tokenizer has no template",
-    "_mm_processor_only_cache": "before 0.32 a processor of images has the cache",
     "BEGIN_THINK": "the tokenizer has no tokens around reasoning",
     "grammar_factory": "the start ends (model/vllm/mistral/grammars.py), as with mistral-common's methods",
     "model_settings_builder": "the model has no settings",
     "model_can_reason": "from 0.28 on the tokenizer says so",
+    "_mm_processor_only_cache": "before 0.32 a processor of images has the cache",
     "warmup": "the first request with an image waits for imports and compilation",
     "_readonly_mm_processor": "the start ends where the model takes images",
+    # Of the core's process, where it guides requests: the trial of the start runs one.
+    "structured_output_request": "the trial fails",
+    "is_tekken": "the start ends where the model has Mistral's tokenizer",
     # Tried at the start, and vLLM's own slower way is taken where that fails.
     "_stream_state": "parsers take longer",
     **dict.fromkeys(("aux_buffers", "dec_hook", "ext_hook"), "vLLM's own decoder reads the core's outputs"),
@@ -80,13 +83,12 @@ WITHOUT = {
 """Private names that are in no table, each with what happens in a vLLM that does not have it."""
 
 LIBRARIES = (
-    "argparse", "ast", "asyncio", "codecs", "contextlib", "copy", "dataclasses", "functools", "hashlib",
-    "huggingface_hub", "importlib", "importlib.machinery", "importlib.util", "inspect", "itertools", "json",
-    "logging", "msgspec", "msgspec.json", "msgspec.msgpack", "msgspec.structs", "multiprocessing", "numpy", "os",
-    "pathlib",
-    "prometheus_client", "prometheus_client.openmetrics.exposition", "psutil", "pydantic", "re", "secrets", "signal",
-    "struct", "sys", "tempfile", "threading", "time", "tokenizers", "tokenizers.decoders", "torch", "torch.cuda",
-    "traceback", "transformers", "types", "typing", "uuid", "xgrammar",
+    "argparse", "ast", "asyncio", "base64", "codecs", "contextlib", "copy", "copyreg", "dataclasses", "functools",
+    "hashlib", "huggingface_hub", "importlib", "importlib.machinery", "importlib.util", "inspect", "io", "itertools", "json",
+    "llguidance", "logging", "msgspec", "msgspec.json", "msgspec.msgpack", "msgspec.structs", "multiprocessing",
+    "numpy", "openai_harmony", "os", "pathlib", "prometheus_client", "prometheus_client.openmetrics.exposition",
+    "psutil", "pydantic", "re", "secrets", "signal", "struct", "sys", "tempfile", "threading", "time", "tokenizers",
+    "tokenizers.decoders", "torch", "torch.cuda", "traceback", "transformers", "types", "typing", "uuid", "xgrammar",
 )  # fmt: skip
 CLASSES = (
     "argparse:Action", "argparse:ArgumentParser", "asyncio:AbstractEventLoop", "asyncio:Queue", "asyncio:Task",
@@ -94,7 +96,8 @@ CLASSES = (
     "builtins:dict", "builtins:frozenset", "builtins:function", "builtins:int", "builtins:list", "builtins:property",
     "builtins:set", "builtins:str", "builtins:tuple", "builtins:type", "importlib.machinery:ModuleSpec",
     "importlib.machinery:SourceFileLoader", "inspect:Parameter", "inspect:Signature", "itertools:chain",
-    "logging:LogRecord", "logging:Logger", "multiprocessing:Process", "numpy:ndarray",
+    "llguidance:LLMatcher", "logging:LogRecord", "logging:Logger", "multiprocessing:Process", "numpy:ndarray",
+    "openai_harmony:HarmonyEncoding", "openai_harmony:StreamableParser",
     "opentelemetry.sdk.trace:TracerProvider", "pathlib:Path", "prometheus_client:CollectorRegistry",
     "pydantic:BaseModel", "pydantic:ValidationError", "re:Match", "re:Pattern", "struct:Struct", "threading:Event",
     "threading:Lock", "threading:Thread", "tokenizers:Encoding", "tokenizers:Tokenizer", "torch:Tensor",
@@ -114,9 +117,11 @@ OTHERS = {
     "concurrent.futures": ("cancel_futures",),
     "dataclasses": ("frozen",),
     "hashlib": ("hexdigest",),
+    "llguidance": ("log_level",),
     "huggingface_hub": ("files_metadata", "rfilename", "siblings"),
     "mistral_common": ("get_lark_for_json_schema", "id_to_byte_piece", "id_to_piece", "values"),
     "msgspec": ("bases", "str_keys"),
+    "openai_harmony": ("allowed_special",),
     "os": ("st_mtime_ns", "st_size"),
     "prometheus_client": ("auto_describe", "escaping"),
     "psutil": ("available",),
@@ -124,7 +129,7 @@ OTHERS = {
     "torch": ("keepdim",),
     "transformers": ("id2label", "num_labels"),
     "vLLM, documented": ("envs",),
-    "xgrammar": ("cache_enabled", "max_threads", "vocab_type"),
+    "xgrammar": ("cache_enabled", "from_lark", "max_threads", "vocab_type"),
 }
 """Parameters of other libraries, and names of objects that have no class in the tables above."""
 

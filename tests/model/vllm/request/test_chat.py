@@ -156,10 +156,38 @@ def test_guides_are_followed(backend: Any) -> None:
         (StructuredOutput(regex="[ab]c"), {"ac", "bc"}),
         (StructuredOutput(grammar='root ::= "one" | "two"'), {"one", "two"}),
     ]:
-        assert (
-            joined(run(backend, generation(asking(question("plain")), stream=False, structured_output=guide)))[0]
-            in wanted
-        )
+        conversation = asking(question("plain"), template_arguments={"enable_thinking": False})
+        assert joined(run(backend, generation(conversation, stream=False, structured_output=guide)))[0] in wanted
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+def test_a_guide_begins_behind_the_reasoning_of_a_model_that_thinks(backend: Any, stream: bool) -> None:
+    """Which says so itself: nothing in the prompt does."""
+    asked = question("reasoning")
+    schema = StructuredOutput(json_schema=json.dumps({"type": "object", "properties": {"a": {"enum": [1, 2]}}}))
+    text, reasoning, _ = joined(run(backend, generation(asking(asked), stream=stream, structured_output=schema)))
+    assert asked.answer.startswith(f"<think>{reasoning}</think>")
+    assert json.loads(text) in ({}, {"a": 1}, {"a": 2})
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+def test_a_guide_begins_at_once_where_no_reasoning_is_to_be_shown(backend: Any, stream: bool) -> None:
+    """As in vLLM's server."""
+    guide = StructuredOutput(choice=("yes", "no"))
+    conversation = asking(question("reasoning"), include_reasoning=False)
+    text, reasoning, _ = joined(run(backend, generation(conversation, stream=stream, structured_output=guide)))
+    assert (text in {"yes", "no"}, reasoning) == (True, "")
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+def test_a_forced_call_comes_behind_the_reasoning(backend: Any, stream: bool) -> None:
+    asked = question("reasoning")
+    conversation = asking(asked, tools=(PICK,), tool_choice="required", parallel_tool_calls=False)
+    text, reasoning, calls = joined(run(backend, generation(conversation, stream=stream, max_tokens=300)))
+    assert text == ""
+    assert [name for name, _ in calls] == ["pick"]
+    assert calls[0][1]["city"] in {"Paris", "Rome"}
+    assert isinstance(reasoning, str)
 
 
 @pytest.mark.parametrize("prompt", ["Is it?", "Is it?<think>\nPerhaps.\n</think>\n"])

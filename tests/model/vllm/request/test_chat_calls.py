@@ -223,3 +223,43 @@ def test_every_string_of_a_forced_function_arrives(engine: SaidEngine, stream: b
         found = (streamed_legacy if stream else legacy)(engine.ask("openai", {**ASKED, **body}, ids))
         assert [(call.name, call.arguments) for call in found.calls] == [("run", {"code": string})]
         assert (found.text, found.ended) == ("", "function_call")
+
+
+@pytest.fixture(scope="module")
+def kimi(demo_model: Path) -> Iterator[SaidEngine]:
+    made = SaidEngine(demo_model, tool_call_parser="xlam", hf_overrides='{"model_type": "kimi_k2"}')
+    yield made
+    made.close()
+
+
+HISTORY = [
+    {"role": "user", "content": "Look!"},
+    {
+        "role": "assistant",
+        "content": None,
+        "tool_calls": [
+            {"id": f"functions.run:{number}", "type": "function", "function": {"name": "run", "arguments": "{}"}}
+            for number in range(2)
+        ],
+    },
+    *({"role": "tool", "tool_call_id": f"functions.run:{number}", "content": "Done"} for number in range(2)),
+    {"role": "user", "content": "And now?"},
+]
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize("before", [0, 2])
+@pytest.mark.parametrize("kind", ["required", "named"])
+def test_kimis_ids_count_the_calls_of_the_conversation(kimi: SaidEngine, kind: str, before: int, stream: bool) -> None:
+    """As vLLM makes them, in its parser of whole answers too; the model has seen no others."""
+    from vllm.parser.abstract_parser import make_tool_call_id
+
+    known = CALLING["openai"]
+    body = known.body(kind, [known.tool("run", SCHEMA), known.tool("stop", SCHEMA)], "run", messages=HISTORY[-1:])
+    if before:
+        body["messages"] = HISTORY
+    names = ["run"] if kind == "named" else ["run", "stop"]
+    answer = "{}" if kind == "named" else json.dumps([{"name": name, "parameters": {}} for name in names])
+    found = read(kimi, "openai", stream, body, kimi.ids(answer), per_step=2)
+    expected = [make_tool_call_id("kimi_k2", name, before + index) for index, name in enumerate(names)]
+    assert [call.id for call in found.calls] == expected

@@ -69,9 +69,6 @@ DIFFERENCES = {
     "speculative_config.draft_model_config.runner": Difference("'auto'", "'generate'", "the model's own"),
     "speculative_config.target_model_config.runner": Difference("'auto'", "'generate'", "the model's own"),
     "model_config.convert": Difference("'auto'", "'embed'", "by option.task"),
-    "structured_outputs_config.backend": Difference(
-        "'auto'", "'xgrammar'", "a request that none of them takes, one after the other, has ended the core"
-    ),
     "lora_config.max_loras": Difference("1", "4", "LMI's default of max_loras"),
     "lora_config.max_cpu_loras": Difference("1", "8", "room for adapters that are registered later"),
     "error": Difference(

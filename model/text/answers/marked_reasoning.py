@@ -1,6 +1,6 @@
 """Reasoning between words or tags of plain text, where vLLM's parser of streams loses its way (tests/families).
 
-    text, text, ... --MarkedReasoning.feed--> reasoning, text
+text, text, ... --MarkedReasoning.feed--> reasoning, text
 """
 
 from __future__ import annotations

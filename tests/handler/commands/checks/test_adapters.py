@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lmi.handler.commands.check_adapters import adapter_lines, forbidden_lines
+from lmi.handler.commands.checks.adapters import adapter_lines, forbidden_lines
 
-from ...kit.adapters import LLAMA, adapter_tensors, safetensors_of, write_adapter
-from ...kit.api.errors import OptionError
-from ...kit.api.handler import SecureMode, check_model_dir
-from ...kit.api.options import make_settings
+from ....kit.adapters import LLAMA, adapter_tensors, safetensors_of, write_adapter
+from ....kit.api.errors import OptionError
+from ....kit.api.handler import SecureMode, check_model_dir
+from ....kit.api.options import make_settings
 
 
 @pytest.fixture

@@ -9,10 +9,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-from ...model.adapters.folder import base_config
-from ...model.options import Settings
-from ...model.options.advice.families import proposed
-from ...model.options.combined import is_users
+from ....model.adapters.folder import base_config
+from ....model.options import Settings
+from ....model.options.advice.families import proposed
+from ....model.options.combined import is_users
 
 __all__ = ["family_lines"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lmi.model.text.reasoning import Reasoning
+from lmi.model.text.answers.reasoning import Reasoning
 
 START, END, EOS, BLANK = 1, 2, 3, 4
 

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from lmi.model.text.forced_calls import ForcedCalls
+from lmi.model.text.answers.forced_calls import ForcedCalls
 
-from ...kit.answers.events import JoinedCall, join_calls
+from ....kit.answers.events import JoinedCall, join_calls
 
 letters = st.text(st.characters(exclude_categories=["Cs"]), max_size=8) | st.text('{}[]",\\:/ \n', max_size=8)
 values = st.recursive(
@@ -26,7 +26,8 @@ cuts = st.lists(st.integers(0, 400), max_size=12)
 
 def read(function: str | None, text: str, at: list[int]) -> tuple[list[JoinedCall], str]:
     """The calls of a text that comes in pieces, and what else it has."""
-    reader = ForcedCalls(function, map(str, count()).__next__)
+    ids = count()
+    reader = ForcedCalls(function, lambda _: str(next(ids)))
     ends = sorted({0, len(text), *(cut for cut in at if cut < len(text))})
     fed = [reader.feed(text[start:end], ended=False) for start, end in pairwise(ends)]
     fed.append(reader.feed("", ended=True))

@@ -9,23 +9,28 @@ end where it has left something out, and each call of families whose streams the
 
 from __future__ import annotations
 
+import json
 import logging
-import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Protocol
 
 from msgspec.structs import replace
 
-from ..events import CallDelta, Delta, Token
+from ...events import CallDelta, Delta, Token
+from .call_ids import new_id
 from .call_reader import CallForm, CallReader
 from .forced_calls import ForcedCalls
 from .marked_reasoning import MarkedReasoning, Marks
 from .reasoning import Reasoning
 
-__all__ = ["MakeParser", "Part", "Splitter", "mistrals_id", "new_id", "split", "split_whole"]
+__all__ = ["MakeParser", "Part", "Splitter", "TokenSplitter", "split", "split_whole"]
 
 log = logging.getLogger(__name__)
+
+MOST_BY_CHARACTERS = 4096
+"""Of a text with calls that are read one character at a time, which takes time by the square of its length."""
 
 
 @dataclass(slots=True)
@@ -55,6 +60,32 @@ class Told:
         begun = "".join(self.arguments[call.index])
         rest = call.arguments.removeprefix(begun)
         return CallDelta(call.index, arguments=rest) if rest and call.arguments.startswith(begun) else None
+
+
+@dataclass(slots=True)
+class ReadCall:
+    """A call, as vLLM's FunctionCall."""
+
+    name: str = ""
+    arguments: str = ""
+
+
+class TokenSplitter(Protocol):
+    """What splits an answer as its tokens come; one that is not streamed, too, where it is no Splitter."""
+
+    @property
+    def reasoning_tokens(self) -> int:
+        """How many of the tokens so far belong to the reasoning."""
+        ...
+
+    @property
+    def dropped(self) -> int:
+        """How many characters of the answer it has made nothing of."""
+        ...
+
+    def feed(self, tokens: Iterable[Token], *, ended: bool, cut: bool = False) -> Part:
+        """Takes the next tokens; with `ended` they are the last. cut: whether the model has not ended the answer."""
+        ...
 
 
 class MakeParser(Protocol):
@@ -88,6 +119,7 @@ class Splitter:
         self._prompt = reasoning
         self._forced = forced
         self._marked = MarkedReasoning(marks) if marks else None
+        self._form = form
         self._reader = CallReader(form, self._read_calls) if form and forced is None else None
         self._calls = forced is None and self._reader is None
         """Whether the parser looks for calls."""
@@ -100,6 +132,8 @@ class Splitter:
         """What parsers are told of the prompt."""
         self._begun = False
         """Whether all that is known."""
+        self._cut = False
+        """Whether the answer ended before the model ended it."""
         self._failed = False
         """Whether the parser has failed on the stream."""
         self._ids: list[int] = []
@@ -127,6 +161,7 @@ class Splitter:
         """
         part = Part()
         tokens = list(tokens)
+        self._cut = cut
         reader = self._reader
         for position, token in enumerate(tokens, 1):
             self._take(part, token.text, [token.id], ended and position == len(tokens))
@@ -151,12 +186,21 @@ class Splitter:
         self._ids = ids
         begins = self._prompt.begun_by(ids)
         self._begin(begins=bool(begins) or self._prompt.ended_by(ids))
+        self._cut = cut
         text = text.lstrip() if begins else text
-        if getattr(getattr(self._parser, "tool_parser", None), "engine_based_streaming", False):
+        tool_parser = getattr(self._parser, "tool_parser", None)
+        by_engine = getattr(tool_parser, "engine_based_streaming", False) and self._marked is None
+        if by_engine:
             # It is one machine for both, and leaves out of a whole answer what comes after a call.
             self._texts.append(text)
             self._parse(part, text, ids, last=True)
             self._complete(part)
+            if not self._told.arguments:
+                self._parser = self._new(reasoning=self._thinks, calls=self._calls)
+                reasoning, content, calls = self._parsed(text)
+                if calls:
+                    part = Part()
+                    self._add(part, reasoning, content, calls)
         else:
             thought = ""
             if self._marked is not None:
@@ -232,23 +276,55 @@ class Splitter:
             return content, calls
         texts: list[str] = []
         found: list[CallDelta] = []
-        for one in self._reader.feed(content or "", ended=last):
+        for one in self._reader.feed(content or "", ended=last, cut=self._cut):
             if isinstance(one, str):
                 texts.append(one)
                 continue
             for call in one:
-                found.append(CallDelta(self._read, call.id or new_id(), call.name, call.arguments))
+                call_id = getattr(call, "id", None) or new_id()
+                found.append(CallDelta(self._read, call_id, call.name, call.arguments))
                 self._read += 1
         return "".join(texts), found
 
-    def _read_calls(self, text: str) -> Sequence[Any]:
-        """The calls in a text that a call begins."""
-        try:
-            _, _, calls = self._new(reasoning=False, calls=True).parse(text, self._request, enable_auto_tools=True)
-        except Exception:
-            log.debug("a tool call parser failed: it is treated as text", exc_info=True)
-            return ()
-        return calls or ()
+    def _read_calls(self, text: str) -> tuple[str, Sequence[Any]]:
+        """What of a text with calls is text, and the calls; none where one has no name."""
+        ways: list[Callable[[Any, str], tuple[str, Sequence[Any]]]] = [self._as_whole]
+        if self._form is not None and self._form.stream:
+            ways.insert(self._form.stream == "then", partial(self._as_a_stream, len(text)))
+            if len(text) <= MOST_BY_CHARACTERS:
+                ways.append(partial(self._as_a_stream, 1))
+        for way in ways:
+            try:
+                content, calls = way(self._new(reasoning=False, calls=True), text)
+            except Exception:
+                log.debug("a tool call parser failed: it is treated as text", exc_info=True)
+                continue
+            if calls and all(call.name and not any(map(str.isspace, call.name)) for call in calls):
+                return content, calls
+        return text, ()
+
+    def _as_whole(self, parser: Any, text: str) -> tuple[str, Sequence[Any]]:
+        _, content, calls = parser.parse(text, self._request, enable_auto_tools=True)
+        return content or "", calls or ()
+
+    def _as_a_stream(self, size: int, parser: Any, text: str) -> tuple[str, Sequence[Any]]:
+        """The same by the parser of streams, `size` characters at a time: it reads more, but makes things up."""
+        closing = self._form.closing if self._form else ()
+        if self._cut or (closing and not text.rstrip().endswith(closing)):
+            return text, ()
+        content = ""
+        calls: dict[int, ReadCall] = {}
+        for start in range(0, len(text), size):
+            piece = text[start : start + size]
+            ids = parser.model_tokenizer.encode(piece, add_special_tokens=False)
+            message = parser.parse_delta(piece, ids, self._request, [], finished=start + size >= len(text))
+            content += (message.content or "") if message is not None else ""
+            for call in (message.tool_calls or ()) if message is not None else ():
+                one = calls.setdefault(call.index, ReadCall())
+                one.name += (call.function.name or "") if call.function else ""
+                one.arguments += (call.function.arguments or "") if call.function else ""
+        # Nothing that is half made up: a call has its name, and arguments that are JSON.
+        return (content, [*calls.values()]) if all(_is_object(one.arguments) for one in calls.values()) else (text, ())
 
     def _complete(self, part: Part) -> None:
         """Adds what the parser of streams has left out, by the parser of whole answers."""
@@ -258,14 +334,14 @@ class Splitter:
             self._parser is None or not self._calls or told.arguments or _ends_with(text, content or thought)
         ):
             return
-        self._parser = self._new(reasoning=self._thinks, calls=self._calls)
-        reasoning, whole, calls = self._parsed(text)
+        self._parser = self._new(reasoning=self._thinks and self._marked is None, calls=self._calls)
+        reasoning, parsed, calls = self._parsed(text)
         if not self._failed and (content or thought) and not calls:
             # Of a text without calls the parser of streams may leave out marks on purpose.
-            whole = content
-            self._note_dropped(text, whole)
-        more = [call for given in calls if (call := told.rest_of(given)) is not None]
-        rest, more = self._held(_rest(whole or "", content), more, last=True)
+            parsed = content
+            self._note_dropped(text, parsed)
+        more: Sequence[CallDelta] = [call for given in calls if (call := told.rest_of(given)) is not None]
+        rest, more = self._held(_rest(parsed or "", content), more, last=True)
         self._add(part, _rest(reasoning or "", thought), rest, more)
 
     def _parsed(self, text: str) -> tuple[str | None, str | None, Sequence[CallDelta]]:
@@ -359,6 +435,14 @@ class Splitter:
         return CallDelta(call.index, call_id, name, arguments)
 
 
+def _is_object(text: str | None) -> bool:
+    """Whether it is a JSON object."""
+    try:
+        return type(json.loads(text or "")) is dict
+    except ValueError:
+        return False
+
+
 def _ends_with(text: str, shown: str) -> bool:
     """Whether the text of an answer ends with what has been made of it: nothing that came later is missing."""
     shown = shown.strip()
@@ -366,24 +450,14 @@ def _ends_with(text: str, shown: str) -> bool:
 
 
 def _rest(whole: str, told: str) -> str:
-    """What of the text of an answer has not been told yet. Parsers of streams and of whole answers strip white space."""
+    """What of the text of an answer has not been told yet. Parsers may have stripped white space."""
     if told not in whole:
         told = told.strip()
     at = whole.find(told)
     return whole[at + len(told) :] if at >= 0 else ""
 
 
-def new_id() -> str:
-    """An id for a call, as vLLM makes them."""
-    return f"chatcmpl-tool-{uuid.uuid4().hex}"
-
-
-def mistrals_id() -> str:
-    """An id of a call: mistral-common takes those of nine letters and digits alone."""
-    return uuid.uuid4().hex[:9]
-
-
-def split(splitter: Splitter | None, delta: Delta, *, shown: bool) -> Delta:
+def split(splitter: TokenSplitter | None, delta: Delta, *, shown: bool) -> Delta:
     """`delta` of a stream, taken apart where there is a splitter; its tokens only where they are `shown`."""
     if splitter is None:
         return delta
@@ -401,7 +475,7 @@ def split_whole(splitter: Splitter | None, delta: Delta, ids: list[int]) -> Delt
     return _with(part, delta, splitter, delta.tokens)
 
 
-def _with(part: Part, delta: Delta, splitter: Splitter, tokens: Iterable[Token]) -> Delta:
+def _with(part: Part, delta: Delta, splitter: TokenSplitter, tokens: Iterable[Token]) -> Delta:
     """`part` of an answer in place of the text of `delta`, with its `tokens`."""
     finish = delta.finish
     if finish is not None:

@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
 
 from msgspec.structs import replace
 
-from ..events import CallDelta
+from ...events import CallDelta
+from .call_ids import CallIds
 
 __all__ = ["ForcedCalls", "JsonValue"]
 
@@ -81,10 +81,10 @@ class JsonValue:
 class ForcedCalls:
     """Reads one answer."""
 
-    def __init__(self, function: str | None, new_id: Callable[[], str]) -> None:
-        """`function` is the name that is forced, None for `required`; `new_id` makes a call's id."""
+    def __init__(self, function: str | None, ids: CallIds) -> None:
+        """`function` is the name that is forced, None for `required`; `ids` makes those of the calls."""
         self._function = function
-        self._new_id = new_id
+        self._ids = ids
         self._expected = "list" if function is None else "value"
         self._rest = ""
         """What cannot be read before more comes."""
@@ -174,7 +174,7 @@ class ForcedCalls:
 
     def _begin(self, name: str, calls: list[CallDelta]) -> None:
         self._unread, self._named = None, True
-        calls.append(CallDelta(self._index, self._new_id(), name, self._early))
+        calls.append(CallDelta(self._index, self._ids(name), name, self._early))
 
     def _go_on(self, arguments: str, calls: list[CallDelta]) -> None:
         if calls and calls[-1].index == self._index:

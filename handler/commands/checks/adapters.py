@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePath
 from typing import Any
 
-from ...model.adapters.files import AdapterFiles
-from ...model.adapters.folder import (
+from ....model.adapters.files import AdapterFiles
+from ....model.adapters.folder import (
     FOLDER,
     base_config,
     chosen_memory,
@@ -18,10 +18,10 @@ from ...model.adapters.folder import (
     read_all,
     refusal,
 )
-from ...model.adapters.shapes import bytes_of_slot
-from ...model.errors import AdapterError
-from ...model.options import Settings
-from ..secure_mode import SecureMode
+from ....model.adapters.shapes import bytes_of_slot
+from ....model.errors import AdapterError
+from ....model.options import Settings
+from ...secure_mode import SecureMode
 
 __all__ = ["adapter_lines", "forbidden_lines"]
 

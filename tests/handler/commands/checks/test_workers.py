@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from lmi.handler.commands.check_workers import Machine, worker_lines
+from lmi.handler.commands.checks.workers import Machine, worker_lines
 
-from ...kit.api.handler import check_model_dir as check
-from ...kit.api.options import load_settings
+from ....kit.api.handler import check_model_dir as check
+from ....kit.api.options import load_settings
 
 pytestmark = pytest.mark.once
 

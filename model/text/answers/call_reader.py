@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from .text_marks import find_mark, may_begin
 
-__all__ = ["FORMS", "CallForm", "CallReader"]
+__all__ = ["FORMS", "CallForm", "CallReader", "form_of"]
 
 MAX_TRIES = 8
 """How often a call is read again where what should end it stands within it, and how many marks of an answer may begin
@@ -26,43 +26,65 @@ class CallForm:
 
     starts: tuple[str, ...]
     end: str = ""
-    """Without, all calls of an answer are its last part."""
+    """Without, calls are read together with all of the answer, at its end."""
     first: bool = False
     """Whether an answer has calls only where it begins with them."""
+    ends_itself: bool = False
+    """Whether calls whose end is missing are whole, where the model ended the answer."""
+    stream: Literal["", "first", "then"] = ""
+    """Whether vLLM's parser of streams is asked before that of whole answers, or where that reads no call."""
+    closing: tuple[str, ...] = ()
+    """What calls end with that the parser of streams may read: it makes a call of what has no end, too."""
+    by_engine: bool = True
+    """Whether calls are held back, too, where one machine of vLLM's reads both streams and whole answers."""
 
 
 TAGGED = CallForm(("<tool_call>",), "</tool_call>")
-LISTED = CallForm(("<tool_calls>",), "</tool_calls>")
-PYTHONIC = CallForm(("[",), first=True)
-JSON = CallForm(('{"', '{ "', '{\n', "<|python_tag|>"))
+LISTED = CallForm(("<tool_calls>",), "</tool_calls>", ends_itself=True)
+PYTHONIC = CallForm(("[",), first=True, stream="then", closing=("]",))
+JSON = CallForm(('{"', '{ "', "{\n", "<|python_tag|>"))
 
 FORMS: Mapping[str, CallForm] = {
-    "apertus": CallForm(("<|tools_prefix|>",), "<|tools_suffix|>"),
-    "functiongemma": CallForm(("<start_function_call>",), "<end_function_call>"),
-    "gigachat3": CallForm(("function call<|role_sep|>", "<|function_call|>")),
-    "granite": CallForm(("<|tool_call|>", "<tool_call>")),
-    "granite-20b-fc": CallForm(("<function_call>",)),
+    "apertus": CallForm(("<|tools_prefix|>",), stream="first"),
+    "deepseek_v3": CallForm(("<｜tool▁calls▁begin｜>",), "<｜tool▁calls▁end｜>"),
+    "dots": CallForm(("<dots_function_call>",), "</dots_function_call>"),
+    "functiongemma": CallForm(("<start_function_call>",)),
+    "gigachat3": CallForm(("<|message_sep|>", "function call<|role_sep|>", "<|function_call|>")),
+    "granite": CallForm(("<|tool_call|>", "<tool_call>", "["), first=True, by_engine=False),
+    "granite-20b-fc": CallForm(("<function_call>",), stream="then"),
     "granite4": TAGGED,
     "hermes": TAGGED,
     "hunyuan_a13b": LISTED,
+    "hy_v4": CallForm(("<tool_calls:",), stream="then"),
     "internlm": CallForm(("<|action_start|>",), "<|action_end|>"),
     "jamba": LISTED,
     "lfm2": CallForm(("<|tool_call_start|>",), "<|tool_call_end|>"),
     "llama3_json": JSON,
     "llama4_json": JSON,
-    "llama4_pythonic": CallForm(("<|python_start|>", "["), first=True),
+    "llama4_pythonic": CallForm(("<|python_start|>", "["), first=True, stream="then", closing=("]", "<|python_end|>")),
     "longcat": CallForm(("<longcat_tool_call>",), "</longcat_tool_call>"),
     "minicpm5": CallForm(("<function",), "</function>"),
-    "olmo3": CallForm(("<function_calls>",), "</function_calls>"),
-    "poolside_v1": TAGGED,
+    "olmo3": CallForm(("<function_calls>",), "</function_calls>", stream="then"),
+    "plamo3": CallForm(("<|plamo:begin_tool_requests:plamo|>",), "<|plamo:end_tool_requests:plamo|>"),
+    "poolside_v1": CallForm(("<tool_call>",), "</tool_call>", stream="then"),
     "pythonic": PYTHONIC,
     "qwen3_json": TAGGED,
     "xlam": CallForm(('[{"', '[ {"', "[\n", "```json", "```\n[", "<tool_call>", "[TOOL_CALLS]")),
 }
 """By vLLM's name of a tool parser."""
+BESIDE: Mapping[tuple[str, str], CallForm] = {
+    ("minimax_m2", "minimax_m2_append_think"): CallForm(("<minimax:tool_call>",), "</minimax:tool_call>"),
+}
+"""By the names of a tool parser and of the reasoning parser beside it, which alone would be right."""
 
-Read = Callable[[str], Sequence[Any]]
-"""Reads the calls in a text that begins with one; none where there are none."""
+
+def form_of(tool_parser: str | None, reasoning_parser: str | None) -> CallForm | None:
+    """How calls are held back of what these parsers read; None where they are not."""
+    return FORMS.get(tool_parser or "") or BESIDE.get((tool_parser or "", reasoning_parser or ""))
+
+
+Read = Callable[[str], tuple[str, Sequence[Any]]]
+"""Reads a text with calls: what of it is text, and the calls; none where there are none."""
 
 
 class CallReader:
@@ -87,24 +109,28 @@ class CallReader:
         """How many marks began no call."""
         self._called = False
         """Whether a call came last."""
+        self._told: list[str] = []
+        """What has been passed on as text."""
 
     @property
     def holds(self) -> bool:
         """Whether a call is held back."""
         return self._held
 
-    def feed(self, text: str, *, ended: bool) -> list[str | Sequence[Any]]:
+    def feed(self, text: str, *, ended: bool, cut: bool = False) -> list[str | Sequence[Any]]:
         """What new text brings, in order: texts, and calls as they were read. With `ended` it is the last.
+
+        cut: whether the answer ended before the model ended it.
 
         White space before calls and between them is dropped, as vLLM does.
         """
         self._rest += text
         found: list[str | Sequence[Any]] = []
-        while self._rest and self._step(found, ended):
+        while self._rest and self._step(found, ended, cut):
             pass
         return found
 
-    def _step(self, found: list[str | Sequence[Any]], ended: bool) -> bool:
+    def _step(self, found: list[str | Sequence[Any]], ended: bool, cut: bool) -> bool:
         """Reads on; whether there may be more to read."""
         if not self._held:
             at = self._start()
@@ -118,10 +144,19 @@ class CallReader:
         end = self._end(ended)
         if end is None:
             return False
-        text = self._rest[self._mark : end]
-        if calls := self._read(text) or (self._form.end and ended and self._read(text + self._form.end)):
+        before = "" if self._form.end else "".join(self._told)
+        given = before + self._rest[self._mark : end]
+        text, calls = self._read(given)
+        if not calls and ended and not cut and self._form.ends_itself:
+            text, calls = self._read(given + self._form.end)
+        if calls:
             found.append(calls)
             self._rest, self._held, self._begun, self._called = self._rest[end:], False, True, True
+            if not self._form.end:
+                # All calls have been read. Of the text that the parser leaves, the beginning has been passed on.
+                self._failed = MAX_TRIES
+                at = text.find(before.strip())
+                self._rest = text[at + len(before.strip()) :].strip() if at >= 0 else ""
         elif end < len(self._rest) or not ended:
             self._searched = end
             self._tries += 1
@@ -166,4 +201,5 @@ class CallReader:
         text, self._rest = self._rest[:count], self._rest[count:]
         if text and not (self._called and text.isspace()):
             found.append(text)
+            self._told.append(text)
             self._begun, self._called = True, False

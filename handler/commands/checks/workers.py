@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ...model.options import Settings
+from ....model.options import Settings
 
 __all__ = ["Machine", "worker_lines"]
 

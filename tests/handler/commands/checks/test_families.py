@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from lmi.handler.commands.check_families import family_lines
+from lmi.handler.commands.checks.families import family_lines
 
-from ...kit.api.options import load_settings
-from ...kit.models.vocabularies import vocabulary
+from ....kit.api.options import load_settings
+from ....kit.models.vocabularies import vocabulary
 
-CHATML = "{% for tool in tools %}<tool_call>\n{\"name\": {% endfor %}"
+CHATML = '{% for tool in tools %}<tool_call>\n{"name": {% endfor %}'
 
 
 def proposed(folder: Path, config: dict[str, Any] | None = None, **options: str) -> list[str]:
@@ -34,9 +34,17 @@ def proposed(folder: Path, config: dict[str, Any] | None = None, **options: str)
         ("llama", "Environment: ipython", ["tool_call_parser=llama3_json"]),
         ("gpt_oss", "<|channel|>analysis", []),
         ("gemma3", "<start_of_turn>", []),
-        ("granite", "<|tool_call|> Here is my thought process", ["tool_call_parser=granite", "reasoning_parser=granite"]),
+        (
+            "granite",
+            "<|tool_call|> Here is my thought process",
+            ["tool_call_parser=granite", "reasoning_parser=granite"],
+        ),
         ("glm4_moe", "<tool_call> <arg_key> <think>", ["tool_call_parser=glm45", "reasoning_parser=glm45"]),
-        ("deepseek_v3", "<｜tool▁calls▁begin｜> ```json <think>", ["tool_call_parser=deepseek_v3", "reasoning_parser=deepseek_r1"]),
+        (
+            "deepseek_v3",
+            "<｜tool▁calls▁begin｜> ```json <think>",
+            ["tool_call_parser=deepseek_v3", "reasoning_parser=deepseek_r1"],
+        ),
         ("deepseek_v32", "", ["tool_call_parser=deepseek_v32", "reasoning_parser=deepseek_v3"]),
     ],
 )
