@@ -42,6 +42,7 @@ GUIDES: dict[str, tuple[dict[str, Any], list[str], list[str]]] = {
     "auto, or a pattern": ({"guided_regex": "[ab]{2}"}, ["ab"], ["Sunny.", LOOK]),
 }
 """Requests, what a model may answer to them, and what it may not."""
+BACKENDS = ("auto", "guidance")
 THOUGHT = {
     "auto": ({}, ["[THINK]Hm.[/THINK]Sunny.", "[THINK]Hm.[/THINK]" + LOOK, LOOK, "Sunny."], ["[THINK]" + LOOK]),
     "required": ({"tool_choice": "required"}, ["[THINK]Hm.[/THINK]" + LOOK, LOOK], ["[THINK]Hm.[/THINK]Sunny."]),
@@ -67,13 +68,11 @@ def made_of(folder: Path, **more: str) -> SaidEngine:
 
 
 def taken(engine: SaidEngine, guide: Any, answer: str) -> bool:
-    """Whether the core's guided decoding, by the backend that it is told, lets a model answer so."""
+    """Whether guidance, told of a guide as vLLM tells it, lets a model answer so."""
     import llguidance
     from vllm.v1.structured_output.backend_guidance import serialize_guidance_grammar
     from vllm.v1.structured_output.request import get_structured_output_key
 
-    core = engine.backend._core
-    assert core.vllm_config.structured_outputs_config.backend == "guidance"
     kind, text = get_structured_output_key(guide)
     tokenizer: Any = engine.tokenizer
     matcher = llguidance.LLMatcher(tokenizer.llg_tokenizer, serialize_guidance_grammar(kind, text))
@@ -90,11 +89,8 @@ def test_an_answer_is_guided_to_what_a_request_lets_be(engine: SaidEngine) -> No
             (generation,) = parse("openai", json.loads(json.dumps(body)), engine.settings).generations
             (request,) = engine.backend.prepare(next(NUMBERS), generation).requests
             guide = request.sampling_params.structured_outputs
-            if guide is None and what == "none" and not generation.prompt.tools:
-                # What a dialect does not offer need not be kept from being called.
-                continue
-            assert guide._backend == "guidance"
             if guide.grammar is not None:
+                assert guide._backend == "guidance"
                 # The grammar has the reasoning in it.
                 assert request.reasoning_ended is True
             wrong += [(what, answer) for answer in good if not taken(engine, guide, answer)]
@@ -102,10 +98,13 @@ def test_an_answer_is_guided_to_what_a_request_lets_be(engine: SaidEngine) -> No
     assert wrong == []
 
 
-@pytest.mark.parametrize("named", ["", '{"backend": "auto"}', '{"backend": "guidance"}'])
-def test_guidance_runs_them_unless_the_options_name_another(folders: dict[str, Path], named: str) -> None:
-    made = made_of(folders["v11"], **({"structured_outputs_config": named} if named else {}))
-    assert made.backend._core.vllm_config.structured_outputs_config.backend == "guidance"
+@pytest.mark.parametrize("more", [{}, *({"structured_outputs_config": json.dumps({"backend": one})} for one in BACKENDS)])
+def test_guidance_runs_them(folders: dict[str, Path], more: dict[str, str]) -> None:
+    made = made_of(folders["v11"], **more)
+    body = {"messages": [{"role": "user", "content": "Go."}], "tools": TOOLS}
+    (generation,) = parse("openai", body, made.settings).generations
+    (request,) = made.backend.prepare(next(NUMBERS), generation).requests
+    assert request.sampling_params.structured_outputs._backend == "guidance"
     made.close()
 
 
@@ -113,12 +112,6 @@ def test_another_backend_is_refused(folders: dict[str, Path]) -> None:
     expected = r"^option\.structured_outputs_config: expected the backend guidance .* got 'xgrammar'$"
     with pytest.raises(OptionError, match=expected):
         made_of(folders["v11"], structured_outputs_config='{"backend": "xgrammar"}')
-
-
-def test_older_versions_keep_the_backend_of_all_others(folders: dict[str, Path]) -> None:
-    made = made_of(folders["v3"])
-    assert made.backend._core.vllm_config.structured_outputs_config.backend == "xgrammar"
-    made.close()
 
 
 def test_a_mistral_common_that_does_not_fit_ends_the_start(
