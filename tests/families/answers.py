@@ -208,11 +208,14 @@ class Parsers:
         return answer
 
     def _conversation(self, case: Case) -> Conversation:
-        tools = [{"type": "function", "function": tool} for tool in self._family.tools]
+        asked: dict[str, Any] = {}
+        if case.tool_choice != "off":
+            tools = tuple({"type": "function", "function": tool} for tool in self._family.tools)
+            asked = {"tools": tools, "tool_choice": case.tool_choice}
         return Conversation(
             messages=({"role": "user", "content": "Hi"},),
             template_arguments=case.template_arguments,
-            **({"tools": tuple(tools), "tool_choice": case.tool_choice} if case.tool_choice != "off" else {}),
+            **asked,
         )
 
     def _prompt(self, case: Case) -> list[int]:

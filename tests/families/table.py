@@ -4,6 +4,7 @@ NAME.toml --family--> Family, with its Cases
 
 A file is one family's, which one reads and adds to:
 
+    models = "Qwen 2.5"                # who writes so
     tool_parsers = ["hermes"]          # vLLM's names; each case is tried with each of them
     reasoning_parsers = ["qwen3"]
     tokens = ["<tool_call>", ...]      # that the family's vocabulary has; `special_tokens`: that are left out of texts
@@ -95,6 +96,7 @@ class Family:
     """Models that write alike."""
 
     name: str
+    models: str
     cases: tuple[Case, ...]
     tool_parsers: tuple[str, ...] = ()
     reasoning_parsers: tuple[str, ...] = ()
@@ -114,15 +116,16 @@ def family(name: str) -> Family:
     path = FOLDER / f"{name}.toml"
     given = tomllib.loads(path.read_text("utf-8"))
     cases = tuple(_case(path, case) for case in given.pop("case"))
+    models: str = given.pop("models")
     tools = json.loads(given.pop("tools", "null")) or TOOLS
-    lists = {key: tuple(value) if isinstance(value, list) else value for key, value in given.items()}
-    return Family(path.stem, cases, tools=tuple(tools), **lists)
+    lists: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in given.items()}
+    return Family(path.stem, models, cases, tools=tuple(tools), **lists)
 
 
 def _case(path: Path, given: dict[str, Any]) -> Case:
     try:
         calls = tuple(_call(call) for call in given.pop("calls", ()))
-        versions = {key: tuple(given.pop(key, ())) for key in VERDICTS}
+        versions: dict[str, Any] = {key: tuple(given.pop(key, ())) for key in VERDICTS}
         if not set().union(*versions.values()) <= set(ENDS):
             raise ValueError(f"{', '.join(VERDICTS)}: expected some of {ENDS}")
         return Case(calls=calls, **versions, **given)

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from ..kit.paths import ROOT
 from .answers import is_right, ways_of
+from .document import families_table
 from .table import ENDS, NAMES, VERDICTS, family
 from .tried import judged, known, made_for, model_config, version
 
@@ -40,6 +42,11 @@ def test_family(name: str, tmp_path: Path) -> None:
         said = {case.name for case in family(name).cases if version() in getattr(case, verdict)}
         faults += [f"{case!r}: `{verdict}` says what does not hold" for case in sorted(said - found[verdict])]
     assert not faults, "\n".join(faults)
+
+
+def test_the_page_has_the_table() -> None:
+    """python -m tests.families.document"""
+    assert families_table() in (ROOT / "docs" / "models.md").read_text("utf-8")
 
 
 def test_every_parser_has_its_cases() -> None:

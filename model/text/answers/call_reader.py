@@ -65,6 +65,7 @@ FORMS: Mapping[str, CallForm] = {
     "longcat": CallForm(("<longcat_tool_call>",), "</longcat_tool_call>"),
     "minicpm5": CallForm(("<function",), "</function>"),
     "olmo3": CallForm(("<function_calls>",), "</function_calls>", stream="then"),
+    "phi4_mini_json": CallForm(("functools[",)),
     "plamo3": CallForm(("<|plamo:begin_tool_requests:plamo|>",), "<|plamo:end_tool_requests:plamo|>"),
     "poolside_v1": CallForm(("<tool_call>",), "</tool_call>", stream="then"),
     "pythonic": PYTHONIC,
@@ -117,7 +118,7 @@ class CallReader:
         """Whether a call is held back."""
         return self._held
 
-    def feed(self, text: str, *, ended: bool, cut: bool = False) -> list[str | Sequence[Any]]:
+    def feed(self, text: str, *, ended: bool, cut: bool = False) -> list[str | tuple[Any, ...]]:
         """What new text brings, in order: texts, and calls as they were read. With `ended` it is the last.
 
         cut: whether the answer ended before the model ended it.
@@ -125,21 +126,21 @@ class CallReader:
         White space before calls and between them is dropped, as vLLM does.
         """
         self._rest += text
-        found: list[str | Sequence[Any]] = []
+        found: list[str | tuple[Any, ...]] = []
         while self._rest and self._step(found, ended, cut):
             pass
         return found
 
-    def _step(self, found: list[str | Sequence[Any]], ended: bool, cut: bool) -> bool:
+    def _step(self, found: list[str | tuple[Any, ...]], ended: bool, cut: bool) -> bool:
         """Reads on; whether there may be more to read."""
         if not self._held:
             at = self._start()
             if at is None:
                 self._pass_on(found, len(self._rest) if ended else self._known())
                 return False
-            before = len(self._rest[:at].rstrip())
-            self._pass_on(found, before)
-            self._held, self._mark = True, at - before
+            known = len(self._rest[:at].rstrip())
+            self._pass_on(found, known)
+            self._held, self._mark = True, at - known
             self._searched, self._tries = self._mark, 0
         end = self._end(ended)
         if end is None:
@@ -150,7 +151,7 @@ class CallReader:
         if not calls and ended and not cut and self._form.ends_itself:
             text, calls = self._read(given + self._form.end)
         if calls:
-            found.append(calls)
+            found.append((*calls,))
             self._rest, self._held, self._begun, self._called = self._rest[end:], False, True, True
             if not self._form.end:
                 # All calls have been read. Of the text that the parser leaves, the beginning has been passed on.
@@ -196,7 +197,7 @@ class CallReader:
             return at + len(end)
         return len(self._rest) if ended else None
 
-    def _pass_on(self, found: list[str | Sequence[Any]], count: int) -> None:
+    def _pass_on(self, found: list[str | tuple[Any, ...]], count: int) -> None:
         """Passes on the first characters of the rest as text; white space behind a call only with what follows it."""
         text, self._rest = self._rest[:count], self._rest[count:]
         if text and not (self._called and text.isspace()):

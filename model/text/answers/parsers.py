@@ -239,7 +239,7 @@ class Splitter:
         if not self._begun:
             begins = False if self._prompt.open else self._prompt.begun_by(self._ids)
             if begins is None and not last:
-                self._blank.append((text, *ids))
+                self._blank.append((text, ids[0]))
                 return
             self._begin(begins=bool(begins))
             for blank, token_id in () if begins else self._blank:

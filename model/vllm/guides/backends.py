@@ -56,9 +56,7 @@ class GuideBackends:
         self._mistral: bool = part("vllm.utils.mistral:is_mistral_tokenizer")(tokenizer)
         self._guidance = by_request and self._fits(config.model_config.get_vocab_size())
 
-    def compiled(
-        self, path: str, made: StructuredOutputsParams, *, bound: bool = True
-    ) -> StructuredOutputsParams:
+    def compiled(self, path: str, made: StructuredOutputsParams, *, bound: bool = True) -> StructuredOutputsParams:
         """What the core is to compile of `made`; raises ParameterError, naming `path` and what is at fault.
 
         bound: whether it is to be held to the limits of guides; else what it is made of has been.

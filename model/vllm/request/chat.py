@@ -31,6 +31,7 @@ from ..library.parts import part
 from ..mistral.conversations import mistral_conversations
 from .harmony.harmony import harmony_of
 from .images import ImageDecoder, processor_faults, with_pictures
+from .marks import ReasoningMarks
 from .prompt import path_of
 from .results import holds_images, shows_images
 from .roles import TemplateRoles
@@ -84,15 +85,11 @@ class ChatRenderer:
         self._by_engine = getattr(tried, "engine_based_streaming", False)
         """Whether vLLM reads both streams and whole answers by one machine."""
         reasoner = getattr(self._try("reasoning_parser", None, settings.reasoning_parser), "reasoning_parser", None)
-        vocabulary = core.get_tokenizer().get_vocab() if reasoner is not None else {}
-        words = [getattr(reasoner, name, None) for name in ("reasoning_start_str", "reasoning_end_str")]
-        start, end = (vocabulary.get(word) if word else None for word in words)
-        self._marks = None if start is None or end is None else (start, end)
-        """Of reasoning."""
+        self._marks = ReasoningMarks(core, self.reasoner)
+        _, end = self._marks.of(settings.default_chat_template_kwargs or {})
         self.reasoning_end = None if reasoner is None else -1 if end is None else end
         """The token that ends reasoning; None: there is none, -1: it is not known."""
-        ends = frozenset[int]() if reasoner is None else core.end_ids()
-        self._reasoning = partial(Reasoning, start, end, ends=ends, is_blank=self._is_blank)
+        self._ends = frozenset[int]() if reasoner is None else core.end_ids()
         if self._mistral is not None:
             self._mistral.try_out(self.request)
         if settings.tool_call_parser:
@@ -272,7 +269,7 @@ class ChatRenderer:
         return Splitter(
             make,
             request,
-            self._reasoning(prompt_ids),
+            self._reasoning(prompt_ids, arguments),
             forced=forced,
             marks=MARKED.get(reasoner or ""),
             form=None if conversation.tool_choice == "none" else self._held(tool_parser),
@@ -293,9 +290,16 @@ class ChatRenderer:
         """A guide and the path of what asked for it, once it holds where in an answer it is to hold."""
         return (guided, path) if self._harmony is None else self._harmony.placed(conversation, request, guided, path)
 
-    def reasoner(self) -> Any:
-        """vLLM's parser of the reasoning, or None."""
-        return getattr(self._new(None, self._settings.reasoning_parser, None, {}), "reasoning_parser", None)
+    def reasoner(self, arguments: dict[str, Any] | None = None) -> Any:
+        """vLLM's parser of the reasoning, for variables of the chat template; None where there is none."""
+        return getattr(
+            self._new(None, self._settings.reasoning_parser, None, arguments or {}), "reasoning_parser", None
+        )
+
+    def _reasoning(self, prompt_ids: list[int], arguments: Mapping[str, Any]) -> Reasoning:
+        """Where the reasoning of an answer begins."""
+        start, end = self._marks.of(arguments)
+        return Reasoning(start, end, prompt_ids, self._ends, self._is_blank)
 
     def beginning(
         self, conversation: Conversation | None, request: Any, prompt_ids: list[int], *, waits: bool
@@ -306,13 +310,15 @@ class ChatRenderer:
         """
         if self._harmony is not None:
             return Beginning(at_once=True)
-        reasoning = self._reasoning(prompt_ids)
+        arguments = {} if request is None else request.chat_template_kwargs or {}
+        reasoning = self._reasoning(prompt_ids, arguments)
         if conversation is None:
             return Beginning(at_once=not reasoning.open)
         shown, name = conversation.include_reasoning, self._settings.reasoning_parser
-        made = self._new(None, name, None, request.chat_template_kwargs or {}) if shown else None
-        parser = getattr(made, "reasoning_parser", None)
-        return beginning(name, parser, request, reasoning, self._marks if waits else None)
+        parser = self.reasoner(arguments) if shown else None
+        start, end = self._marks.of(arguments)
+        marks = None if start is None or end is None else (start, end)
+        return beginning(name, parser, request, reasoning, marks if waits else None)
 
     def tool_format(self, conversation: Conversation, request: Any) -> Any:
         """The form of calls that may be made beside a guide (guides/joined.py); None where there is none."""

@@ -7,9 +7,11 @@ from typing import Any
 
 import msgspec
 
+from lmi.model.text.answers.call_reader import form_of
+
 from ..answers.openai import SETTINGS
 
-__all__ = ["chat_renderer"]
+__all__ = ["chat_renderer", "form_of"]
 
 
 def chat_renderer(tokenizer: Any, model_config: Any, **options: Any) -> Any:

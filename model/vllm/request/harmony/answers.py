@@ -20,7 +20,8 @@ from collections.abc import Collection, Iterable
 from typing import Any, Literal
 
 from ....events import CallDelta, Token
-from ....text.answers.parsers import Part, new_id
+from ....text.answers.call_ids import new_id
+from ....text.answers.parsers import Part
 from ...library.parts import part as part_of
 
 __all__ = ["HarmonySplitter"]

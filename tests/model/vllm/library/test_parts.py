@@ -84,8 +84,8 @@ WITHOUT = {
 
 LIBRARIES = (
     "argparse", "ast", "asyncio", "base64", "codecs", "contextlib", "copy", "copyreg", "dataclasses", "functools",
-    "hashlib", "huggingface_hub", "importlib", "importlib.machinery", "importlib.util", "inspect", "io", "itertools", "json",
-    "llguidance", "logging", "msgspec", "msgspec.json", "msgspec.msgpack", "msgspec.structs", "multiprocessing",
+    "hashlib", "huggingface_hub", "importlib", "importlib.machinery", "importlib.util", "inspect", "io", "itertools",
+    "json", "llguidance", "logging", "msgspec", "msgspec.json", "msgspec.msgpack", "msgspec.structs", "multiprocessing",
     "numpy", "openai_harmony", "os", "pathlib", "prometheus_client", "prometheus_client.openmetrics.exposition",
     "psutil", "pydantic", "re", "secrets", "signal", "struct", "sys", "tempfile", "threading", "time", "tokenizers",
     "tokenizers.decoders", "torch", "torch.cuda", "traceback", "transformers", "types", "typing", "uuid", "xgrammar",

@@ -37,7 +37,9 @@ def each(*calls: Call, before: str = "", after: str = "") -> str:
     return before + "".join(f"[TOOL_CALLS]{name}[ARGS]{dumped(given)}" for name, given in calls) + after
 
 
-LOOK, ROME, NOW = ("look_up", {"word": "Paris"}), ("look_up", {"word": "Rome"}), ("now", {})
+LOOK: Call = ("look_up", {"word": "Paris"})
+ROME: Call = ("look_up", {"word": "Rome"})
+NOW: Call = ("now", {})
 CALLS: dict[str, list[Call]] = {
     "one": [LOOK],
     "two": [LOOK, ROME],

@@ -42,7 +42,6 @@ GUIDES: dict[str, tuple[dict[str, Any], list[str], list[str]]] = {
     "auto, or a pattern": ({"guided_regex": "[ab]{2}"}, ["ab"], ["Sunny.", LOOK]),
 }
 """Requests, what a model may answer to them, and what it may not."""
-BACKENDS = ("auto", "guidance")
 THOUGHT = {
     "auto": ({}, ["[THINK]Hm.[/THINK]Sunny.", "[THINK]Hm.[/THINK]" + LOOK, LOOK, "Sunny."], ["[THINK]" + LOOK]),
     "required": ({"tool_choice": "required"}, ["[THINK]Hm.[/THINK]" + LOOK, LOOK], ["[THINK]Hm.[/THINK]Sunny."]),
@@ -82,7 +81,7 @@ def taken(engine: SaidEngine, guide: Any, answer: str) -> bool:
 
 def test_an_answer_is_guided_to_what_a_request_lets_be(engine: SaidEngine) -> None:
     thinks = engine.settings.reasoning_parser is not None
-    wrong = []
+    wrong: list[tuple[str, ...]] = []
     for table in (GUIDES, THOUGHT if thinks else {}):
         for what, (more, good, bad) in table.items():
             body = {"messages": [{"role": "user", "content": "Go."}], "tools": TOOLS, **more}
@@ -98,9 +97,9 @@ def test_an_answer_is_guided_to_what_a_request_lets_be(engine: SaidEngine) -> No
     assert wrong == []
 
 
-@pytest.mark.parametrize("more", [{}, *({"structured_outputs_config": json.dumps({"backend": one})} for one in BACKENDS)])
-def test_guidance_runs_them(folders: dict[str, Path], more: dict[str, str]) -> None:
-    made = made_of(folders["v11"], **more)
+@pytest.mark.parametrize("named", ["{}", '{"backend": "auto"}', '{"backend": "guidance"}'])
+def test_guidance_runs_them(folders: dict[str, Path], named: str) -> None:
+    made = made_of(folders["v11"], structured_outputs_config=named)
     body = {"messages": [{"role": "user", "content": "Go."}], "tools": TOOLS}
     (generation,) = parse("openai", body, made.settings).generations
     (request,) = made.backend.prepare(next(NUMBERS), generation).requests

@@ -18,7 +18,7 @@ from ....kit.models.mistral import mistral_directory
 
 pytestmark = pytest.mark.engine
 
-ASKED = {"messages": [{"role": "user", "content": "Pick a city."}], "max_tokens": 400, "seed": 1}
+ASKED: dict[str, Any] = {"messages": [{"role": "user", "content": "Pick a city."}], "max_tokens": 400, "seed": 1}
 CHAT = CALLING["openai"]
 
 

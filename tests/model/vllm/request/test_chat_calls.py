@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -252,8 +253,7 @@ HISTORY = [
 @pytest.mark.parametrize("kind", ["required", "named"])
 def test_kimis_ids_count_the_calls_of_the_conversation(kimi: SaidEngine, kind: str, before: int, stream: bool) -> None:
     """As vLLM makes them, in its parser of whole answers too; the model has seen no others."""
-    from vllm.parser.abstract_parser import make_tool_call_id
-
+    theirs: Any = importlib.import_module("vllm.parser.abstract_parser")
     known = CALLING["openai"]
     body = known.body(kind, [known.tool("run", SCHEMA), known.tool("stop", SCHEMA)], "run", messages=HISTORY[-1:])
     if before:
@@ -261,5 +261,5 @@ def test_kimis_ids_count_the_calls_of_the_conversation(kimi: SaidEngine, kind: s
     names = ["run"] if kind == "named" else ["run", "stop"]
     answer = "{}" if kind == "named" else json.dumps([{"name": name, "parameters": {}} for name in names])
     found = read(kimi, "openai", stream, body, kimi.ids(answer), per_step=2)
-    expected = [make_tool_call_id("kimi_k2", name, before + index) for index, name in enumerate(names)]
+    expected = [theirs.make_tool_call_id("kimi_k2", name, before + index) for index, name in enumerate(names)]
     assert [call.id for call in found.calls] == expected

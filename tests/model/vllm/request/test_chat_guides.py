@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from ....kit.answers.openai import SETTINGS
+from ....kit.api.engine import Splitter
 from ....kit.api.errors import OptionError
 from ....kit.api.types import Conversation, Token
 from ....kit.models.any_tokens import AnyTokenizer
@@ -203,6 +204,7 @@ def test_what_a_guide_leaves_is_read_rightly(families: dict[str, Family], stream
                 parts = [splitter.feed([token], ended=token is tokens[-1]) for token in tokens]
                 text, reasoning = "".join(part.text for part in parts), "".join(part.reasoning for part in parts)
             else:
+                assert isinstance(splitter, Splitter)
                 part = splitter.whole(
                     "".join(token.text for token in tokens), [token.id for token in tokens], cut=False
                 )

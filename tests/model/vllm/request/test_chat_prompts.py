@@ -5,6 +5,7 @@ Where ours is another, it is vLLM's of another conversation: the table says whic
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -244,7 +245,7 @@ def body(messages: Messages, **more: Any) -> dict[str, Any]:
     return {"model": "served", "messages": messages, **more}
 
 
-def others(prompts: Prompts, bodies: dict[str, tuple[dict[str, Any], dict[str, Any]]]) -> dict[str, tuple[str, str]]:
+def others(prompts: Prompts, bodies: Mapping[str, Sequence[dict[str, Any]]]) -> dict[str, tuple[str, str]]:
     """The prompts that are not what they are to be, with these: by the name, a body and that of vLLM's prompt."""
     made = {name: (prompts.ours(given), prompts.vllms(vllms)) for name, (given, vllms) in bodies.items()}
     return {name: (prompts.text(ours), prompts.text(its)) for name, (ours, its) in made.items() if ours != its}

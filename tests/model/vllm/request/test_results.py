@@ -105,6 +105,7 @@ def vllms(backend: Any, template: str | None, messages: list[Any]) -> list[int]:
     from vllm.renderers.online_renderer import OnlineRenderer
 
     core: Any = backend._core
+    form: Any = ChatCompletionRequest
     made: Any = OnlineRenderer(
         core.model_config,
         core.renderer,
@@ -112,7 +113,7 @@ def vllms(backend: Any, template: str | None, messages: list[Any]) -> list[int]:
         chat_template=template,
         chat_template_content_format="auto",
     )
-    _, (prompt,) = asyncio.run(made.render_chat(ChatCompletionRequest(messages=messages), skip_mm_cache=True))
+    _, (prompt,) = asyncio.run(made.render_chat(form(messages=messages), skip_mm_cache=True))
     return [*prompt["prompt_token_ids"]]
 
 
