@@ -432,6 +432,8 @@ class Splitter:
         if name is None:
             self._early[call.index] = call_id, arguments
             return None
+        # A delta may have more of it.
+        self._told.arguments[call.index] = []
         return CallDelta(call.index, call_id, name, arguments)
 
 
