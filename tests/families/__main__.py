@@ -22,7 +22,7 @@ def main(names: list[str]) -> None:
         for name in NAMES:
             if name not in names:
                 continue
-            print("@@", name)
+            print(f"{name}:")
             known = family(name)
             for pair, case, parsers in made_for(known, model_config(Path(folder), known)):
                 both = {"ours": parsers.ours, "vLLM": parsers.theirs}

@@ -17,11 +17,11 @@ from .table import Case, Family
 __all__ = ["Pair", "judged", "known", "made_for", "model_config", "version"]
 
 NEEDED = {
-    "cohere_command3": "cohere_melody",
-    "cohere_command4": "cohere_melody",
-    "minimax_m3": "vllm._rust_tool_parser",
+    "cohere_command3": ("cohere_melody",),
+    "cohere_command4": ("cohere_melody",),
+    "minimax_m3": ("vllm._rust_tool_parser", "vllm.parser.minimax_m3"),
 }
-"""What parsers need beside vLLM's Python: a package of another's, a part that the CPU build of a version lacks."""
+"""What parsers need one of: a package, a part that the CPU build of 0.26 lacks, and what later versions have."""
 Pair = tuple[str, str]
 """Names of a tool parser and of a reasoning parser; "": none."""
 CONFIG = {
@@ -52,7 +52,7 @@ def known() -> tuple[set[str], set[str]]:
     from vllm.tool_parsers import ToolParserManager
 
     tools, reasoners = {*ToolParserManager.lazy_parsers}, {*ReasoningParserManager.lazy_parsers}
-    missing = {name for name, module in NEEDED.items() if importlib.util.find_spec(module) is None}
+    missing = {name for name, modules in NEEDED.items() if not any(map(importlib.util.find_spec, modules))}
     return tools - missing, reasoners - missing
 
 

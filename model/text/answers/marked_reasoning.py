@@ -69,9 +69,8 @@ class MarkedReasoning:
         if self._expected == "before" and self._begins(marks.before, ended):
             self._expected = "text"
         if self._expected == "text":
-            content = self._take(0 if ended else may_begin(self._rest, marks.after))
-            for mark in marks.after if ended else ():
-                content = content.removesuffix(mark)
+            last = next((len(mark) for mark in marks.after if self._rest.endswith(mark)), 0)
+            content = self._take(last if ended or last else may_begin(self._rest, marks.after))
         return reasoning, content
 
     def _begins(self, marks: tuple[str, ...], ended: bool) -> bool:

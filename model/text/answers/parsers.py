@@ -364,7 +364,8 @@ class Splitter:
         if not calls:
             self._note_dropped(text, content)
         made = [
-            CallDelta(index, call.id or new_id(), call.name, call.arguments) for index, call in enumerate(calls or ())
+            CallDelta(index, call.id or new_id(), call.name.strip(), call.arguments)
+            for index, call in enumerate(calls or ())
         ]
         return reasoning, content, made
 
@@ -421,7 +422,8 @@ class Splitter:
             part.calls.append(CallDelta(self._last, arguments="{}"))
 
     def _call(self, call: Any) -> CallDelta | None:
-        """One of vLLM's deltas. Clients join what they get: id and name are given once a call."""
+        """One of vLLM's deltas. Clients join what they get: id and name are given once a call. Mistral's grammars let
+        white space be around the name."""
         function = call.function
         arguments = (function.arguments or "") if function else ""
         name = function.name if function else None
@@ -434,7 +436,7 @@ class Splitter:
             return None
         # A delta may have more of it.
         self._told.arguments[call.index] = []
-        return CallDelta(call.index, call_id, name, arguments)
+        return CallDelta(call.index, call_id, name.strip(), arguments)
 
 
 def _is_object(text: str | None) -> bool:

@@ -7,6 +7,8 @@ compile fails there, and has ended it for everyone.
     a structural tag's formats   xgrammar
     anything else                xgrammar, or guidance where that cannot
 
+What is to become part of a structural tag, as all guides of gpt-oss's conversations, is asked of xgrammar alone.
+
 A backend that `option.structured_outputs_config` names is the only one. vLLM's `auto` asks outlines where there
 is `patternProperties` (0.26.0 to 0.32.0): outlines refuses it or lets it through, guidance enforces it.
 
@@ -32,7 +34,7 @@ from .schema_places import fault_place, passed_over
 if TYPE_CHECKING:
     from vllm.sampling_params import StructuredOutputsParams
 
-__all__ = ["GuideBackends", "bounded"]
+__all__ = ["GuideBackends", "bounded", "for_xgrammar"]
 
 log = logging.getLogger(__name__)
 
@@ -72,6 +74,9 @@ class GuideBackends:
                 raise ParameterError(f"{path}: it cannot be compiled: it is empty", path)
         if bound:
             bounded(path, made)
+        if self._named not in (AUTO, XGRAMMAR) and _is_formats(made.structural_tag):
+            message = f"{path}: only xgrammar can guide it, which option.structured_outputs_config does not allow"
+            raise UnsupportedError(f"{message}: expected the backend auto or xgrammar, got {self._named}", path)
         if self._named not in (AUTO, XGRAMMAR, GUIDANCE):
             return made
         asked, schema = self._asked(made)
@@ -87,14 +92,20 @@ class GuideBackends:
             if name == XGRAMMAR and checked.grammar not in (None, made.grammar):
                 # It was in Lark's form, and is in EBNF now.
                 bounded(path, checked)
-            if name == XGRAMMAR and len(asked) > 1 and asked[0] == GUIDANCE and first is not None:
-                _tell(", ".join(sorted({place.rpartition("/")[2] for place in passed_over(schema)})))
+            if name == XGRAMMAR and (lost := passed_over(schema)):
+                _tell(", ".join(sorted({place.rpartition("/")[2] for place in lost})))
             if not self.decides:
                 return made
             checked._backend = name
             return checked
         assert first is not None
         raise ParameterError(self._fault(path, made, asked, schema, first), path) from first
+
+    def of_xgrammar(self) -> GuideBackends:
+        """The same for guides that become part of a structural tag of formats, which xgrammar alone takes."""
+        made = copy.copy(self)
+        made._guidance = False
+        return made
 
     def _fits(self, vocabulary: int) -> bool:
         """Whether guidance takes the tokenizer, and its masks are those of xgrammar."""
@@ -127,16 +138,12 @@ class GuideBackends:
         """What a backend makes of it; raises what that raises."""
         from vllm import SamplingParams
 
-        # They write what they make of it into what they are given.
-        params = SamplingParams(structured_outputs=(checked := copy.copy(made)))
         if name == XGRAMMAR:
-            part("vllm.v1.structured_output.backend_xgrammar:validate_xgrammar_grammar")(params)
-            if checked.grammar and _is_lark(checked.grammar):
-                # 0.26 has made EBNF of it; later the core does, which limits and formats have no part in.
-                checked.grammar = _ebnf(checked.grammar)
-        else:
-            more = {"tokenizer": self._tokenizer.llg_tokenizer} if self._mistral else {}
-            part("vllm.v1.structured_output.backend_guidance:validate_guidance_grammar")(params, **more)
+            return for_xgrammar(made)
+        # It writes what it makes of it into what it is given.
+        params = SamplingParams(structured_outputs=(checked := copy.copy(made)))
+        more = {"tokenizer": self._tokenizer.llg_tokenizer} if self._mistral else {}
+        part("vllm.v1.structured_output.backend_guidance:validate_guidance_grammar")(params, **more)
         return checked
 
     def _fault(
@@ -161,7 +168,22 @@ class GuideBackends:
 
 @cache
 def _tell(keywords: str) -> None:
-    log.warning("no backend enforces %s of a JSON schema: guided text may break it", keywords)
+    log.warning("xgrammar does not enforce %s of a JSON schema: guided text may break it", keywords)
+
+
+def for_xgrammar(made: StructuredOutputsParams) -> StructuredOutputsParams:
+    """`made` as xgrammar is to have it: a grammar in Lark's form in EBNF; raises what vLLM and xgrammar raise."""
+    from vllm import SamplingParams
+
+    # vLLM writes what it makes of it into what it is given.
+    checked = copy.copy(made)
+    part("vllm.v1.structured_output.backend_xgrammar:validate_xgrammar_grammar")(
+        SamplingParams(structured_outputs=checked)
+    )
+    if checked.grammar and _is_lark(checked.grammar):
+        # 0.26 has made EBNF of it; later the core does, which limits and formats have no part in.
+        checked.grammar = _ebnf(checked.grammar)
+    return checked
 
 
 def bounded(path: str, made: StructuredOutputsParams) -> None:

@@ -19,7 +19,7 @@ from .joined import joined
 if TYPE_CHECKING:
     from vllm.sampling_params import StructuredOutputsParams
 
-__all__ = ["structured_outputs"]
+__all__ = ["of_tools", "structured_outputs"]
 
 GUIDE, TOOLS = "sampling.structured_output", "prompt.tools"
 """Paths of what asks for guided decoding."""
@@ -39,18 +39,18 @@ def structured_outputs(
     `tool_format` is the form of such calls, None where that is not known and the guide holds alone. A grammar of calls
     has the guide in it.
     """
-    of_tools = getattr(request, "structured_outputs", None)
-    has_guide = of_tools is not None and of_tools.grammar is not None
-    if of_tools is not None and conversation is not None and (guide is None or conversation.forced or has_guide):
+    calls = getattr(request, "structured_outputs", None)
+    has_guide = calls is not None and calls.grammar is not None
+    if calls is not None and conversation is not None and (guide is None or conversation.forced or has_guide):
         if has_guide and guide is not None and guide.json_schema is not None:
             bounded(GUIDE, _of(guide))
-        return _of_tools(of_tools, conversation, backends, strict=False), TOOLS
+        return of_tools(calls, conversation, backends, strict=False), TOOLS
     if guide is None:
         return None, None
     own = backends.compiled(GUIDE, asked := _of(guide))
-    both = None if tool_format is None or conversation is None else joined(asked, own, tool_format)
-    if both is not None and conversation is not None:
-        return _of_tools(both, conversation, backends, strict=True), GUIDE
+    either = None if tool_format is None or conversation is None else joined(asked, own, tool_format)
+    if either is not None and conversation is not None:
+        return of_tools(either, conversation, backends, strict=True), GUIDE
     return own, GUIDE
 
 
@@ -75,7 +75,7 @@ def _of(guide: StructuredOutput) -> StructuredOutputsParams:
     return StructuredOutputsParams(choice=list(guide.choice))
 
 
-def _of_tools(
+def of_tools(
     guide: StructuredOutputsParams, conversation: Conversation, backends: GuideBackends, *, strict: bool
 ) -> StructuredOutputsParams:
     """`guide`, compiled; raises ParameterError, naming the tool whose schema is at fault where it is one's alone.

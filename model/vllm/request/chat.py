@@ -24,6 +24,7 @@ from ...text.answers.reasoning import Reasoning
 from ...text.chat_template import chat_template
 from ...text.template_messages import template_messages
 from ..core import Core
+from ..guides.backends import GuideBackends
 from ..guides.beginning import Beginning, beginning
 from ..guides.joined import tool_format
 from ..library.internals import keep_linear, tokenize_params
@@ -72,6 +73,8 @@ class ChatRenderer:
         self._plain = self._form(messages=[{"role": "user", "content": ""}])
         self._harmony = harmony_of(core, settings)
         """What gpt-oss has in place of a chat template, and of vLLM's parsers."""
+        self.by_tags = self._harmony is not None
+        """Whether all guides of answers become structural tags of formats, which xgrammar alone takes."""
         self._roles = self._roles_of(None)
         self._shows_images: bool | None = None
         """Whether the template shows images in results; None: it has not been tried."""
@@ -286,9 +289,15 @@ class ChatRenderer:
         """Whether a token is nothing but white space."""
         return not self._core.get_tokenizer().decode([token_id]).strip()
 
-    def placed(self, conversation: Conversation, request: Any, guided: Any, path: str | None) -> tuple[Any, str | None]:
-        """A guide and the path of what asked for it, once it holds where in an answer it is to hold."""
-        return (guided, path) if self._harmony is None else self._harmony.placed(conversation, request, guided, path)
+    def placed(
+        self, conversation: Conversation, request: Any, guided: Any, path: str | None, backends: GuideBackends
+    ) -> tuple[Any, str | None]:
+        """A guide, compiled, and the path of what asked for it, once it holds where in an answer it is to hold; raises
+        ParameterError.
+        """
+        if self._harmony is None:
+            return guided, path
+        return self._harmony.placed(conversation, request, guided, path, backends)
 
     def reasoner(self, arguments: dict[str, Any] | None = None) -> Any:
         """vLLM's parser of the reasoning, for variables of the chat template; None where there is none."""

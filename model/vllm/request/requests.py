@@ -86,6 +86,7 @@ class Requests:
         self._client_errors = client_errors()
         guides: Any = core.vllm_config.structured_outputs_config
         self._guides = GuideBackends(core.vllm_config, core.get_tokenizer(), by_request=core.guides_by_request)
+        self._chat_guides = self._guides.of_xgrammar() if chat.by_tags else self._guides
         self._compact: bool = guides.disable_any_whitespace
         self._waits: bool = core.guides_by_request and not guides.enable_in_reasoning
         self._connected = core.vllm_config.kv_transfer_config is not None
@@ -122,10 +123,10 @@ class Requests:
                 check_ids("prompt", ids, self._prompt_vocabulary)
             guide = sampling.structured_output
             calls = self._chat.tool_format(conversation, request) if conversation and guide else None
-            guided, path = structured_outputs(guide, conversation, request, self._guides, calls)
+            backends = self._chat_guides if conversation else self._guides
+            guided, path = structured_outputs(guide, conversation, request, backends, calls)
             if conversation is not None:
-                placed, path = self._chat.placed(conversation, request, guided, path)
-                guided = placed if placed is guided or path is None else self._guides.compiled(path, placed)
+                guided, path = self._chat.placed(conversation, request, guided, path, backends)
             extra = self._typical.arguments(sampling)
             params = sampling_params(
                 generation, self._defaults, max_tokens, None if self._guides.decides else guided, extra,

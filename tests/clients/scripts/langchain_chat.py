@@ -32,9 +32,7 @@ def main(url: str, asked: dict[str, Any]) -> dict[str, Any]:
         base_url=f"{url}/v1", api_key="none", model="any", temperature=0, max_retries=0, stream_usage=True, timeout=120
     ).bind_tools(asked["tools"])
     messages: list[Any] = [HumanMessage(asked["prompt"])]
-    chunks = list(model.stream(messages))
-    called: Any = reduce(add, chunks)
-    pieces = [piece for chunk in chunks for piece in chunk.tool_call_chunks if piece["args"]]
+    called: Any = reduce(add, model.stream(messages))
     messages.append(called)
     for call, result in zip(called.tool_calls, asked["results"], strict=True):
         messages.append(ToolMessage(result, tool_call_id=call["id"]))
@@ -44,7 +42,6 @@ def main(url: str, asked: dict[str, Any]) -> dict[str, Any]:
         "too_long": [overflows(lambda: model.invoke(long)), overflows(lambda: list(model.stream(long)))],
         "calls": [{"name": call["name"], "arguments": call["args"], "id": call["id"]} for call in called.tool_calls],
         "invalid": len(called.invalid_tool_calls),
-        "pieces": len(pieces),
         "finish": called.response_metadata.get("finish_reason"),
         "usage": called.usage_metadata,
         "answer": answer.content,

@@ -35,7 +35,7 @@ def too_long(url: str, prompt: str, model: str, path: str, stream: bool) -> str:
 
 
 def main(url: str, asked: dict[str, Any]) -> dict[str, Any]:
-    def stream(messages: list[Any]) -> tuple[list[Any], Any]:
+    def stream(messages: list[Any]) -> Any:
         chunks = list(
             litellm.completion(
                 model="openai/any",
@@ -50,30 +50,22 @@ def main(url: str, asked: dict[str, Any]) -> dict[str, Any]:
                 num_retries=0,
             )
         )
-        return chunks, litellm.stream_chunk_builder(chunks, messages=messages)
+        return litellm.stream_chunk_builder(chunks, messages=messages)
 
     messages: list[Any] = [{"role": "user", "content": asked["prompt"]}]
-    chunks, whole = stream(messages)
+    whole = stream(messages)
     (choice,) = whole.choices
     calls = choice.message.tool_calls or []
-    pieces = [
-        call
-        for chunk in chunks
-        for one in chunk.choices
-        for call in one.delta.tool_calls or []
-        if call.function.arguments
-    ]
     messages.append(choice.message.model_dump())
     for call, result in zip(calls, asked["results"], strict=True):
         messages.append({"role": "tool", "tool_call_id": call.id, "content": result})
-    (answer,) = stream(messages)[1].choices
+    (answer,) = stream(messages).choices
     return {
         "too_long": [too_long(url, asked["long"], *way) for way in WAYS],
         "calls": [
             {"name": call.function.name, "arguments": json.loads(call.function.arguments), "id": call.id}
             for call in calls
         ],
-        "pieces": len(pieces),
         "finish": choice.finish_reason,
         "usage": {name: whole.usage[name] for name in ("prompt_tokens", "completion_tokens", "total_tokens")},
         "answer": answer.message.content,

@@ -48,6 +48,7 @@ from lmi.model.text.response_limit import TOKEN as RESPONSE_TOKEN
 from lmi.model.text.response_limit import check_size
 from lmi.model.text.tokenizer import Tokenizer
 from lmi.model.vllm import core as vllm_core
+from lmi.model.vllm.guides.backends import GuideBackends
 from lmi.model.vllm.guides.structured import structured_outputs
 from lmi.model.vllm.library.internals import v2_takes_processors
 from lmi.model.vllm.library.parts import part as vllm_part
@@ -73,6 +74,7 @@ __all__ = [
     "Fault",
     "Followers",
     "FromEngine",
+    "GuideBackends",
     "MediaError",
     "Part",
     "Ranking",

@@ -9,11 +9,11 @@ from typing import Any
 import msgspec
 
 from ..answers.openai import SETTINGS
-from ..api.engine import ChatRenderer, renderer_of
+from ..api.engine import ChatRenderer, GuideBackends, renderer_of
 from ..api.types import Token
 from ..models.vocabularies import vocabulary
 
-__all__ = ["front", "gpt_oss", "tokens", "with_options"]
+__all__ = ["front", "gpt_oss", "guide_backends", "tokens", "with_options"]
 
 FIRST_SPECIAL = 199_998
 
@@ -46,6 +46,13 @@ def with_options(**options: Any) -> ChatRenderer:
     """That of an engine with these options."""
     folder = str(vocabulary("gptoss"))
     return ChatRenderer(front(), msgspec.structs.replace(SETTINGS, model_dir=folder, model_id=folder, **options))
+
+
+@cache
+def guide_backends(name: str) -> GuideBackends:
+    """Those of conversations, where the options name this one."""
+    config = SimpleNamespace(structured_outputs_config=SimpleNamespace(backend=name), model_config=front().model_config)
+    return GuideBackends(config, front().get_tokenizer(), by_request=True).of_xgrammar()
 
 
 def tokens(text: str) -> list[Token]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +11,8 @@ from ....options import Settings
 from ....options.advice.parsers import GPT_OSS, misplaced_parsers
 from ....options.refusal import refuse
 from ...core import Core
+from ...guides.backends import GuideBackends, for_xgrammar
+from ...guides.structured import of_tools
 from ...library.internals import tokenize_params
 from ...library.parts import part
 from .answers import HarmonySplitter
@@ -94,41 +95,35 @@ class Harmony:
         return _tagged(answer_tag(functions, None, preamble=True))
 
     def placed(
-        self, conversation: Conversation, request: Any, guided: StructuredOutputsParams | None, path: str | None
+        self,
+        conversation: Conversation,
+        request: Any,
+        guided: StructuredOutputsParams | None,
+        path: str | None,
+        backends: GuideBackends,
     ) -> tuple[StructuredOutputsParams | None, str | None]:
-        """The guide of an answer and the path of what asked for it, once it holds for the final message alone. Calls
-        that a model chooses to make are guided where one of its tools is strict, or the answer is guided. Raises what
-        vLLM raises for a guide that it does not take.
+        """The guide of an answer, compiled, and the path of what asked for it, once it holds for the final message
+        alone; `guided` is compiled by `backends`. Calls that a model chooses to make are guided where one of its tools
+        is strict, or the answer is guided. Raises ParameterError.
         """
         if request.structured_outputs is not None or _continues(request):
             return guided, path
         functions = [tool["function"] for tool in conversation.tools] if conversation.tool_choice == "auto" else []
         if guided is None and not any(function.get("strict") for function in functions):
             return None, path
-        final = ANY if guided is None else guided_format(_as_compiled(guided))
+        path = path or TOOLS
+        # A backend that the options name has left a grammar as it was.
+        final = ANY if guided is None else guided_format(guided if guided.grammar is None else for_xgrammar(guided))
         tagged = _tagged(answer_tag(functions, final, preamble=bool(functions)))
-        _as_compiled(tagged)
-        return tagged, path or TOOLS
+        if functions:
+            return of_tools(tagged, conversation, backends, strict=False), path
+        return backends.compiled(path, tagged), path
 
 
 def _tagged(tag: str) -> StructuredOutputsParams:
     from vllm.sampling_params import StructuredOutputsParams
 
     return StructuredOutputsParams(structural_tag=tag)
-
-
-def _as_compiled(guided: StructuredOutputsParams) -> StructuredOutputsParams:
-    """The same as xgrammar is to have it: a grammar in Lark's form in EBNF; raises what vLLM raises, and ValueError."""
-    from vllm import SamplingParams
-
-    made = copy.copy(guided)
-    part("vllm.v1.structured_output.backend_xgrammar:validate_xgrammar_grammar")(
-        SamplingParams(structured_outputs=made)
-    )
-    if made.grammar is not None and part("vllm.v1.structured_output.utils:grammar_is_likely_lark")(made.grammar):
-        # vLLM 0.32 leaves it to xgrammar, which does not look for it in a tag.
-        made.grammar = str(part("xgrammar:Grammar.from_lark")(made.grammar))
-    return made
 
 
 def _continues(request: Any) -> bool:

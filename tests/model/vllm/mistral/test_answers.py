@@ -68,6 +68,7 @@ OTHERS: dict[str, dict[Callable[..., str], Case]] = {
         listed: ("[TOOL_CALLS] " + json.dumps([{"name": "look_up", "arguments": LOOK[1]}], indent=1), "", [LOOK]),
         each: ('[TOOL_CALLS]look_up[ARGS]{\n  "word": "Paris"\n}', "", [LOOK]),
     },
+    "a spaced name": {each: ('[TOOL_CALLS]\n look_up \t[ARGS]{"word": "Paris"}', "", [LOOK])},
     "compact": {
         listed: ('[TOOL_CALLS][{"name":"look_up","arguments":{"word":"Paris"}},{"name":"now","arguments":{}}]', "",
                  [LOOK, NOW]),

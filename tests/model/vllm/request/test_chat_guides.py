@@ -22,9 +22,9 @@ ARGUMENTS: tuple[dict[str, Any], ...] = (
     {}, {"enable_thinking": False}, {"enable_thinking": True}, {"thinking": False}, {"thinking": True},
 )  # fmt: skip
 ELSEWHERE = {
-    "cohere_command3", "cohere_command4", "hf", "mistral", "minimax_m3",
+    "cohere_command3", "cohere_command4", "hf", "mistral", "minimax_m3", "openai_gptoss",
 }  # fmt: skip
-"""Parsers that may not be made here: they need packages, or a model's own tokenizer."""
+"""Parsers that may not be made here: they need packages, a model's own tokenizer or its type."""
 NEVER_END = {"granite", "hunyuan_a13b"}
 """Those whose guides never begin in vLLM's server: begun at once, the answer is what was asked for."""
 

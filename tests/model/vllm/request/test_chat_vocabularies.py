@@ -166,9 +166,9 @@ def expected(name: str, body: Body) -> tuple[list[int], str]:
         for call in message.get("tool_calls", ()):
             call["function"]["arguments"] = json.loads(call["function"]["arguments"])
         message["content"] = message["content"] or ""
-    shown = body.get("tools", ()) if body.get("tool_choice") != "none" else ()
+    tools = body.get("tools", ())
     given = {
-        "tools": [{**tool, "function": {"name": "", "description": None, **tool["function"]}} for tool in shown]
+        "tools": [{**tool, "function": {"name": "", "description": None, **tool["function"]}} for tool in tools]
         or None,
         "add_generation_prompt": body.get("add_generation_prompt", True),
         "continue_final_message": body.get("continue_final_message", False),

@@ -1,4 +1,4 @@
-"""Answers that are not streamed, by the tool parsers of many families: as vLLM's own server makes them."""
+"""Answers with calls, by the tool parsers of many families, as clients get them: what tests/families does not tell."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from ....kit.answers.calls import CALLING, Answered
-from ....kit.answers.events import JoinedCall
 from ....kit.answers.openai import CHATS
 from ....kit.engines.said import SaidEngine
 
@@ -103,23 +102,12 @@ MARKS = [
 """What these models have as single tokens; the demo model has <tool_call>."""
 
 LOOK: Call = ("look_up", {"word": "Paris"})
-ANSWERS: dict[str, tuple[str, list[Call]]] = {
-    "one call": ("", [LOOK]),
-    "text before": ("Let me see. ", [LOOK]),
-    "a brace": ("", [("look_up", {"word": "a } b"})]),
-    "unicode": ("", [("look_up", {"word": "é 世界"})]),
-    "two calls": ("", [LOOK, ("look_up", {"word": "Rome"})]),
-    "no arguments": ("", [("look_up", {})]),
-    "several arguments": ("", [("look_up", {"word": "Paris", "again": "yes"})]),
+ANSWERS: dict[str, Call] = {
+    "one call": LOOK,
+    "a brace": ("look_up", {"word": "a } b"}),
+    "no arguments": ("look_up", {}),
+    "unicode": ("look_up", {"word": "é 世界"}),
 }
-UNREAD = {
-    ("granite", "text before"),
-    ("internlm", "two calls"),
-    ("llama3_json", "text before"),
-    ("phi4_mini_json", "text before"),
-    ("xlam", "text before"),
-}
-"""What vLLM's own path does not read, in one of the versions at least, or loses the text of."""
 
 SCHEMA = {"type": "object", "properties": {"word": {"type": "string"}, "again": {"type": "string"}}}
 TOOL = {"type": "function", "function": {"name": "look_up", "description": "Looks up", "parameters": SCHEMA}}
@@ -155,47 +143,8 @@ def family(request: pytest.FixtureRequest, marked_model: Path) -> Iterator[tuple
     made.close()
 
 
-def vllms(engine: SaidEngine, name: str, ids: list[int]) -> Answered:
-    """What vLLM's server makes of the same tokens: chat_completion_full_generator, of vLLM 0.23 and 0.32."""
-    from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest
-    from vllm.parser import ParserManager
-
-    form: Any = ChatCompletionRequest
-    request = form(messages=[{"role": "user", "content": "Go."}], tools=[TOOL], tool_choice="auto")
-    parser: Any = ParserManager.get_parser(tool_parser_name=name, enable_auto_tools=True)
-    made = parser(engine.tokenizer, request.tools)
-    request = made.adjust_request(request)
-    text = engine.tokenizer.decode(ids, skip_special_tokens=request.skip_special_tokens)
-    more = {"model_output_token_ids": ids} if hasattr(made, "set_prompt_token_ids") else {}
-    _, content, calls = made.parse(text, request, enable_auto_tools=True, **more)
-    return Answered([JoinedCall("", call.name, call.arguments) for call in calls or ()], content or "", "")
-
-
 def asked(engine: SaidEngine, ids: list[int]) -> Answered:
     return CALLING["openai"].whole(engine.ask("openai", BODY, ids))
-
-
-def plain(found: Answered) -> tuple[list[tuple[str, str]], str]:
-    return [(call.name, call.text) for call in found.calls], found.text
-
-
-@pytest.mark.parametrize("kind", ANSWERS)
-def test_a_whole_answer_is_what_vllms_server_makes_of_it(family: tuple[str, SaidEngine], kind: str) -> None:
-    name, engine = family
-    before, calls = ANSWERS[kind]
-    text = before + FAMILIES[name](calls)
-    ids = engine.ids(text)
-    ours = asked(engine, ids)
-    try:
-        theirs = vllms(engine, name, ids)
-    except Exception:  # noqa: BLE001 - whatever it is
-        # Its server answers 500.
-        theirs = Answered([], text, "")
-    assert plain(ours) == plain(theirs)
-    if (name, kind) not in UNREAD:
-        assert [(call.name, call.arguments) for call in ours.calls] == calls
-        assert ours.text.strip() == before.strip()
-        assert ours.ended == "tool_calls"
 
 
 def test_a_call_that_is_cut_off_or_malformed_loses_no_answer(family: tuple[str, SaidEngine]) -> None:
@@ -213,9 +162,8 @@ def test_a_call_that_is_cut_off_or_malformed_loses_no_answer(family: tuple[str, 
         assert found.text or found.calls, text
 
 
-FORCED = ("one call", "a brace", "no arguments", "unicode")
 UNGUIDED = {
-    **{("mistral", answer): "from vLLM 0.32 on its own tokenizer alone has a grammar" for answer in FORCED},
+    **{("mistral", answer): "from vLLM 0.32 on its own tokenizer alone has a grammar" for answer in ANSWERS},
     ("qwen3_xml", "no arguments"): "the grammar has another white space",
     ("qwen3_coder", "no arguments"): "the same",
 }
@@ -223,23 +171,22 @@ UNGUIDED = {
 
 
 @pytest.mark.parametrize("kind", ["required", "named"])
-@pytest.mark.parametrize("answer", FORCED)
+@pytest.mark.parametrize("answer", ANSWERS)
 def test_a_forced_call_is_read_as_it_is_made(family: tuple[str, SaidEngine], kind: str, answer: str) -> None:
     """In JSON or in the family's own form: by what the model is guided to write."""
     name, engine = family
     known = CALLING["openai"]
     body = known.body(kind, [TOOL], "look_up")
-    _, calls = ANSWERS[answer]
-    (call,) = calls
+    call = ANSWERS[answer]
     given = json.dumps(call[1] if kind == "named" else [{"name": call[0], "parameters": call[1]}], ensure_ascii=False)
-    forms = [text for text in (given, FAMILIES[name](calls).strip()) if engine.guided_to("openai", body, text)]
+    forms = [text for text in (given, FAMILIES[name]([call]).strip()) if engine.guided_to("openai", body, text)]
     if not forms:
         pytest.skip(UNGUIDED[name, answer])
     (text,) = forms
     assert (text == given) is not writes_own_form(name)
     for read, stream in ((known.whole, False), (known.stream, True)):
         found = read(engine.ask("openai", {**body, "stream": stream}, engine.ids(text)))
-        assert [(one.name, one.arguments) for one in found.calls] == calls
+        assert [(one.name, one.arguments) for one in found.calls] == [call]
         assert found.text == ""
 
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 from functools import cache
 from typing import Any
 
 import pytest
 
+from .....kit.api.errors import RequestError
 from .....kit.api.types import Conversation, StructuredOutput
-from .....kit.engines.gpt_oss import front, gpt_oss
+from .....kit.engines.gpt_oss import front, gpt_oss, guide_backends
 
 pytestmark = pytest.mark.engine
 
@@ -48,14 +50,15 @@ def compiler() -> Any:
     return xgrammar.GrammarCompiler(info)
 
 
-def guided(conversation: Conversation, guide: StructuredOutput | None = None) -> Any:
-    """The guide in vLLM's form; None: there is none."""
+def guided(conversation: Conversation, guide: StructuredOutput | None = None, backend: str = "auto") -> Any:
+    """The guide in vLLM's form, compiled; None: there is none."""
     from .....kit.api.engine import structured_outputs
 
     renderer = gpt_oss()
     request = renderer.request(conversation)
-    made, path = structured_outputs(guide, conversation, request, "xgrammar")
-    return renderer.placed(conversation, request, made, path)[0]
+    backends = guide_backends(backend)
+    made, path = structured_outputs(guide, conversation, request, backends)
+    return renderer.placed(conversation, request, made, path, backends)[0]
 
 
 def taken(guide: Any, text: str) -> str | set[str]:
@@ -152,3 +155,54 @@ def test_a_guide_holds_where_it_is_to_hold(name: str) -> None:
 @pytest.mark.parametrize("conversation", [PLAIN, AUTO, asking(STRICT, tool_choice="none")], ids=str)
 def test_no_guide_where_none_is_asked_for(conversation: Conversation) -> None:
     assert guided(conversation) is None
+
+
+FIVES = {"type": "object", "properties": {"a": {"type": "integer", "multipleOf": 5}}}
+SLOW = {"type": "object", "properties": {"a": {"type": "string", "pattern": "((a{1,100}){1,100}){1,100}"}}}
+ONLY_XGRAMMAR = (
+    "only xgrammar can guide it, which option.structured_outputs_config does not allow: "
+    "expected the backend auto or xgrammar, got guidance"
+)
+
+
+def with_schema(schema: Any, **fields: Any) -> Conversation:
+    function = {"name": "a", "parameters": schema, "strict": True}
+    return asking({"type": "function", "function": function}, **fields)
+
+
+def asked(schema: Any) -> StructuredOutput:
+    return StructuredOutput(json_schema=json.dumps(schema))
+
+
+REFUSED: dict[str, tuple[Conversation, StructuredOutput | None, str, str]] = {
+    "what only guidance takes": (
+        PLAIN, asked(FIVES), "auto",
+        "sampling.structured_output: it cannot be compiled: #/properties/a/multipleOf: ",
+    ),
+    "what only guidance takes, beside tools": (
+        AUTO, asked(FIVES), "auto",
+        "sampling.structured_output: it cannot be compiled: #/properties/a/multipleOf: ",
+    ),
+    "a slow schema": (PLAIN, asked(SLOW), "auto", "sampling.structured_output: "),
+    "a strict tool's slow schema": (
+        with_schema(SLOW, tool_choice="auto"), None, "auto", "prompt.tools[0].parameters: "
+    ),
+    "a slow schema of a call by name": (
+        with_schema(SLOW, tool_choice="auto", function="a"), None, "auto", "prompt.tools[0].parameters: "
+    ),
+    "guidance alone": (PLAIN, JSON, "guidance", f"sampling.structured_output: {ONLY_XGRAMMAR}"),
+    "guidance alone, for a call": (REQUIRED, None, "guidance", f"prompt.tools: {ONLY_XGRAMMAR}"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_xgrammar_cannot_guide_is_refused(name: str) -> None:
+    conversation, guide, backend, message = REFUSED[name]
+    with pytest.raises(RequestError, match=f"^{re.escape(message)}"):
+        guided(conversation, guide, backend)
+
+
+@pytest.mark.parametrize("grammar", ['root ::= "a" "b"', 'start: "a" "b"'], ids=["EBNF", "Lark"])
+def test_a_grammar_where_the_options_name_xgrammar(grammar: str) -> None:
+    made = guided(PLAIN, StructuredOutput(grammar=grammar), "xgrammar")
+    assert taken(made, HM + FINAL + "ab") == {"<|return|>", "<|end|>"}

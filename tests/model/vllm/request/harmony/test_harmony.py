@@ -35,7 +35,7 @@ def test_no_option_is_needed_and_its_own_change_nothing(options: dict[str, str])
     renderer = with_options(**options)
     assert renderer.splitter(asked, renderer.request(asked), []) is not None
     assert renderer.reasoning_end is None
-    assert renderer.guided_at_once([])
+    assert renderer.beginning(asked, renderer.request(asked), [], waits=True).at_once
 
 
 @pytest.mark.parametrize(

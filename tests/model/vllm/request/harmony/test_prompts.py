@@ -8,7 +8,6 @@ from datetime import date
 from functools import cache
 from typing import Any
 
-import msgspec
 import pytest
 
 from .....kit.answers.openai import SETTINGS
@@ -16,7 +15,7 @@ from .....kit.api.conversation import Message
 from .....kit.api.dialects import parse
 from .....kit.api.errors import ParameterError, UnsupportedError
 from .....kit.api.types import Conversation, Sampling
-from .....kit.engines.gpt_oss import front, gpt_oss
+from .....kit.engines.gpt_oss import front, gpt_oss, with_options
 
 pytestmark = pytest.mark.engine
 
@@ -134,8 +133,8 @@ BODIES: dict[str, Body] = {
 
 
 @cache
-def theirs() -> Any:
-    """vLLM's server, as far as it makes prompts."""
+def theirs(**options: Any) -> Any:
+    """vLLM's server with these options, as far as it makes prompts."""
     from vllm.renderers.online_renderer import OnlineRenderer
 
     return OnlineRenderer(
@@ -147,23 +146,22 @@ def theirs() -> Any:
         enable_auto_tools=True,
         tool_parser="openai",
         reasoning_parser="openai_gptoss",
+        **options,
     )
 
 
-def their_ids(body: Body) -> list[int]:
+def their_ids(body: Body, **options: Any) -> list[int]:
     from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest
 
     request = ChatCompletionRequest(model="m", **copy.deepcopy(body))
-    _, (prompt,) = asyncio.run(theirs().render_chat(request))
+    _, (prompt,) = asyncio.run(theirs(**options).render_chat(request))
     return [*prompt["prompt_token_ids"]]
 
 
-def our_ids(body: Body, dialect: str = "openai") -> list[int]:
+def our_ids(body: Body, dialect: str = "openai", **options: Any) -> list[int]:
     prompt = parse(dialect, body, SETTINGS).generations[0].prompt
     assert isinstance(prompt, Conversation)
-    if body.get("tool_choice") == "none":
-        prompt = msgspec.structs.replace(prompt, tools=tuple(body["tools"]), tool_choice="none")
-    renderer = gpt_oss()
+    renderer = with_options(**options) if options else gpt_oss()
     return [*renderer.render(renderer.request(prompt))["prompt_token_ids"]]
 
 
@@ -182,6 +180,15 @@ def same(ours: list[int], expected: list[int]) -> None:
 def test_a_prompt_is_vllms(name: str) -> None:
     gpt_oss()
     same(our_ids(BODIES[name]), their_ids(BODIES[name]))
+
+
+@pytest.mark.parametrize("choice", ["none", "auto", "required"])
+def test_tools_are_left_out_where_the_option_says_so(choice: str) -> None:
+    options: dict[str, Any] = {"exclude_tools_when_tool_choice_none": True}
+    body = {"messages": [SYSTEM, user()], **TOOLS, "tool_choice": choice}
+    prompt = our_ids(body, **options)
+    same(prompt, their_ids(body, **options))
+    assert ("namespace functions" in front().get_tokenizer().decode(prompt)) is (choice != "none")
 
 
 def test_the_date_is_todays(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -264,7 +271,7 @@ def test_a_prompt_is_cut(cut: str, kept: slice) -> None:
 CALLED = {"role": "assistant", "tool_calls": [call()]}
 REFUSED: dict[str, tuple[Conversation, type[Exception], str]] = {
     **{
-        effort: (
+        str(effort): (
             Conversation(messages=SAID, template_arguments={"reasoning_effort": effort}),
             UnsupportedError,
             r"prompt\.template_arguments\.reasoning_effort: expected one of high, medium, low",

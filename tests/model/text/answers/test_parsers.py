@@ -1,0 +1,102 @@
+"""What comes of a stream beside text and calls: log-probabilities where they belong, and what has been left out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from lmi.model.text.answers.parsers import Splitter
+from lmi.model.text.answers.reasoning import Reasoning
+
+from ....kit.api.types import Conversation, Token
+from ....kit.engines.parsing import chat_renderer
+
+TOOL = {"type": "function", "function": {"name": "look_up", "parameters": {"type": "object", "properties": {}}}}
+CALL = '<tool_call>\n{"name": "look_up", "arguments": {}}\n</tool_call>'
+
+
+@pytest.fixture(scope="module")
+def hermes(demo_model: Path) -> Any:
+    """Makes splitters of a model whose calls are held back."""
+    from transformers import AutoTokenizer
+    from vllm import EngineArgs
+
+    tokenizer: Any = AutoTokenizer.from_pretrained(demo_model)
+    config = EngineArgs(model=str(demo_model), enforce_eager=True).create_model_config()
+    chat = chat_renderer(tokenizer, config, tool_call_parser="hermes")
+    conversation = Conversation(messages=({"role": "user", "content": "Hi"},), tools=(TOOL,), tool_choice="auto")
+    request = chat.request(conversation)
+
+    def tokens(text: str) -> list[Token]:
+        return [Token(one, tokenizer.decode([one]), -1.0) for one in tokenizer.encode(text, add_special_tokens=False)]
+
+    return SimpleNamespace(splitter=lambda: chat.splitter(conversation, request, []), tokens=tokens)
+
+
+@pytest.mark.engine
+@pytest.mark.parametrize("size", [1, 3, 1000])
+def test_log_probabilities_of_a_held_call_come_with_it(hermes: Any, size: int) -> None:
+    said = hermes.tokens(f"Let me see. {CALL} There.")
+    splitter = hermes.splitter()
+    parts = [
+        splitter.feed(said[start : start + size], ended=start + size >= len(said))
+        for start in range(0, len(said), size)
+    ]
+    assert [token for part in parts for token in part.tokens] == said
+    if size > 1:
+        return
+    texts = ["".join(token.text for token in part.tokens) for part in parts if part.calls]
+    assert len(texts) == 1
+    assert texts[0].strip() == CALL
+    assert all(not part.tokens or part.text or part.calls or part.tokens[0].text.isspace() for part in parts[2:-1])
+
+
+class Swallowing:
+    """A parser of streams that gives nothing of what stands between < and >; of whole answers, it fails."""
+
+    def parse_delta(self, text: str, _ids: list[int], _request: Any, _prompt: Any, *, finished: bool) -> Any:
+        del finished
+        return SimpleNamespace(reasoning=None, content=text.partition("<")[0], tool_calls=[])
+
+    def parse(self, *_: Any, **__: Any) -> Any:
+        raise ValueError
+
+    def extract_reasoning(self, text: str, _request: Any) -> Any:
+        return None, text
+
+
+class Failing(Swallowing):
+    """One that fails on a stream, once it has begun."""
+
+    def parse_delta(self, text: str, *_: Any, **__: Any) -> Any:
+        if "<" in text:
+            raise IndexError
+        return SimpleNamespace(reasoning=None, content=text, tool_calls=[])
+
+
+def splitter_of(parser: Any) -> Splitter:
+    return Splitter(lambda **_: parser, None, Reasoning(None, None, []), one_call=False, show_reasoning=True)
+
+
+def test_what_a_parser_leaves_out_is_counted(caplog: pytest.LogCaptureFixture) -> None:
+    splitter = splitter_of(Swallowing())
+    parts = [splitter.feed([Token(1, "Well. ")], ended=False), splitter.feed([Token(2, "<call")], ended=True)]
+    assert "".join(part.text for part in parts) == "Well. "
+    assert splitter.dropped == len("<call")
+    assert "left 5 characters out" in caplog.text
+
+
+def test_an_answer_of_which_a_parser_makes_nothing_is_text() -> None:
+    splitter = splitter_of(Swallowing())
+    assert splitter.feed([Token(1, "<call>")], ended=True).text == "<call>"
+    assert splitter.dropped == 0
+
+
+def test_a_parser_that_fails_on_a_stream_loses_nothing() -> None:
+    splitter = splitter_of(Failing())
+    parts = [splitter.feed([Token(0, text)], ended=text == "!") for text in ("Well.", " <call>", " So", "!")]
+    assert "".join(part.text for part in parts) == "Well. <call> So!"
+    assert splitter.dropped == 0
