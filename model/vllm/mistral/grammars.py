@@ -26,8 +26,8 @@ from ..library.version import vllm_version
 __all__ = ["COMMON", "mistral_misfit", "prepare_mistral", "writes_by_grammars"]
 
 PARSER, BACKEND = "mistral", "guidance"
-COMMON = "1.11.5 to 1.13.1"
-"""For messages: the first and the last version of mistral-common that are tested."""
+COMMON = "1.13.1"
+"""For messages: the version of mistral-common that is tested."""
 
 
 def prepare_mistral(core: Core, settings: Settings) -> None:
