@@ -23,7 +23,7 @@ from ..core import Core
 from ..library.parts import check_attributes, part
 from ..library.version import vllm_version
 
-__all__ = ["COMMON", "mistral_misfit", "prepare_mistral", "writes_by_grammars"]
+__all__ = ["mistral_misfit", "prepare_mistral", "writes_by_grammars"]
 
 PARSER, BACKEND = "mistral", "guidance"
 COMMON = "1.13.1"
