@@ -195,11 +195,15 @@ class Splitter:
             self._texts.append(text)
             self._parse(part, text, ids, last=True)
             self._complete(part)
-            if not self._told.arguments:
+            streamed = ["".join(given) for given in self._told.arguments.values()]
+            # Mistral's has in the last arguments what comes after them.
+            wrong = not cut and any(given and not _is_object(given) for given in streamed)
+            if wrong or not streamed:
                 self._parser = self._new(reasoning=self._thinks, calls=self._calls)
                 reasoning, content, calls = self._parsed(text)
-                if calls:
+                if calls and (not wrong or all(_is_object(call.arguments) for call in calls)):
                     part = Part()
+                    self._last, self._empty = -1, False
                     self._add(part, reasoning, content, calls)
         else:
             thought = ""
