@@ -53,9 +53,9 @@ FUNCTION = Form({"name": Filled(), "arguments": Arguments()}, ("name",))
 CALL = Tagged(
     "type",
     {
-        "function": Form({"id": Filled(), "function": FUNCTION, "index": None}, ("id", "function")),
+        "function": Form({"id": Text(), "function": FUNCTION, "index": None}, ("id", "function")),
         "custom": Form(
-            {"id": Filled(), "custom": Form({"name": Filled(), "input": Text()}, ("name", "input")), "index": None},
+            {"id": Text(), "custom": Form({"name": Filled(), "input": Text()}, ("name", "input")), "index": None},
             ("id", "custom"),
         ),
     },
@@ -93,7 +93,7 @@ def message_form(roles: Iterable[str], parts: Mapping[str, PartForm], *, others:
                 **dict.fromkeys(("annotations", "audio", "id")),
             }
         ),
-        "tool": Form({"content": contents("tool", seen), "name": Text(), "tool_call_id": Filled()}, ("tool_call_id",)),
+        "tool": Form({"content": contents("tool", seen), "name": Text(), "tool_call_id": Text()}, ("tool_call_id",)),
         "function": Form({"content": contents("function", texts), "name": Filled()}, ("name",)),
     }
     other = Form({"content": contents("other", seen), "name": Text()}, ("content",)) if others else None

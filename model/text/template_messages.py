@@ -38,12 +38,17 @@ class _Numbers:
 
 
 def template_messages(
-    messages: Iterable[Message | TemplateMessage], *, urls: bool = True, images_in_results: bool = False
+    messages: Iterable[Message | TemplateMessage],
+    *,
+    urls: bool = True,
+    images_in_results: bool = False,
+    join: bool = True,
 ) -> list[TemplateMessage]:
     """The messages for a template; those that are in OpenAI's form stay as they are.
 
     urls: whether images have their URLs, which may be megabytes long; else each has its number, from 0 on.
     images_in_results: whether the template shows them there.
+    join: whether the texts of a result become one, a line each; templates take no others.
     """
     numbers = _Numbers(urls=urls)
     made: list[TemplateMessage] = []
@@ -53,7 +58,7 @@ def template_messages(
     results: list[tuple[Message, TemplateMessage, list[TemplateMessage]]] = []
     for message in messages:
         if isinstance(message, Message) and message.role == "tool":
-            results.append((message, *_result(message, numbers, images_in_results)))
+            results.append((message, *_result(message, numbers, images_in_results, join)))
             continue
         if results:
             images = _take_results(made, results, calls)
@@ -106,7 +111,7 @@ def _before_calls(content: str | list[TemplateMessage]) -> str | list[TemplateMe
 
 
 def _result(
-    message: Message, numbers: _Numbers, images_in_results: bool
+    message: Message, numbers: _Numbers, images_in_results: bool, join: bool
 ) -> tuple[TemplateMessage, list[TemplateMessage]]:
     """A result, and those of its images that are to follow it."""
     images: list[TemplateMessage] = []
@@ -116,10 +121,11 @@ def _result(
     else:
         content = [*map(numbers.part, message.content)]
         images = [part for part in content if part["type"] == "image_url"]
-        if not (images and images_in_results):
-            content = "\n".join(part["text"] for part in content if part["type"] == "text")
-        else:
+        if images and images_in_results:
             images = []
+        else:
+            texts = [part for part in content if part["type"] == "text"]
+            content = "\n".join(part["text"] for part in texts) if join or not texts else texts
     made: TemplateMessage = {"role": "tool", "tool_call_id": message.call_id, "content": content}
     if message.name:
         made["name"] = message.name

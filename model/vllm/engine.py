@@ -21,13 +21,13 @@ from ..generation import Generation
 from ..media.images import Image
 from ..options import Settings
 from ..text.prompt_tokens import told_tokens
-from ..text.tokenizer import Tokenizer
 from .adapters import VllmAdapters, no_adapter
 from .aside import Aside
 from .beam import BeamRuns
 from .core_outputs import prompt_of
 from .guides.faults import fault
 from .library.internals import rejected_transfer
+from .mistral.tokens import tokens_of
 from .request.beams import BeamLimits
 from .request.chat import ChatRenderer
 from .request.requests import Prepared, Requests
@@ -63,7 +63,7 @@ class VllmEngine:
 
         self._connected = core.vllm_config.kv_transfer_config is not None
         self._interval: int = core.vllm_config.scheduler_config.stream_interval
-        self._tokenizer, self._ends = Tokenizer(core.get_tokenizer()), core.end_ids()
+        self._tokenizer, self._ends = tokens_of(core.get_tokenizer()), core.end_ids()
         self._aside = Aside(core.wake, self.abort)
         beams = BeamLimits(core)
         self._beams = BeamRuns(core, beams, self._aside)

@@ -19,6 +19,7 @@ from .core import Core
 from .library.internals import run_workers
 from .library.parts import SERVER, check_attributes, check_library, part
 from .library.version import vllm_version
+from .mistral.grammars import prepare_mistral
 from .options import engine_arguments, local_processes
 from .setup.heads import check_heads
 from .setup.hosts import joined_by_others
@@ -46,6 +47,7 @@ def make_core(settings: Settings, typical: Typical | None = None) -> Core:
     core = Core(config, log_stats=not arguments["disable_log_stats"])
     check_attributes("vllm.config:ModelConfig", core.model_config)
     check_attributes("vllm.renderers:BaseRenderer", core.renderer)
+    prepare_mistral(core, settings)
     return core
 
 

@@ -153,12 +153,9 @@ def _send_now(sending: Coroutine[Any, Any, None], name: str | None = None) -> No
 
 def backend(settings: Settings) -> tuple[VllmEngine, StandInCore]:
     """A backend on vLLM's core, and what acts for that. Requests are sent at once, without a loop."""
-    from transformers import AutoTokenizer
     from vllm.v1.engine import core_client
 
-    tokenizer: Any = AutoTokenizer.from_pretrained(settings.model_id)
-    tokens = cast(list[int], tokenizer.encode(question("long").answer, add_special_tokens=False))
-    core = StandInCore(tokens)
+    core = StandInCore()
     clients: Any = core_client.EngineCoreClient
     real = clients.make_async_mp_client
     clients.make_async_mp_client = staticmethod(lambda executor_class, **_: core)
@@ -173,6 +170,8 @@ def backend(settings: Settings) -> tuple[VllmEngine, StandInCore]:
         made = asyncio.run(start())
     finally:
         clients.make_async_mp_client = staticmethod(real)
+    tokenizer: Any = made._core.get_tokenizer()
+    core.tokens = cast(list[int], tokenizer.encode(question("long").answer, add_special_tokens=False))
     return made, core
 
 

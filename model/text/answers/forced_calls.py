@@ -3,7 +3,8 @@
     text, text, ... --ForcedCalls.feed--> text, calls
 
 The answer for a named function is its arguments; that for `required` is a list of calls:
-[{"name": ..., "parameters": {...}}, ...]. Arguments are passed on as they come, exactly as they were written.
+[{"name": ..., "parameters": {...}}, ...]. vLLM 0.32 has Mistral's write such lists for either, with "arguments".
+Arguments are passed on as they come, exactly as they were written.
 vLLM's own reader of streams counts the braces within strings, too (tool_parsers/streaming.py, filter_delta_text).
 """
 
@@ -19,6 +20,7 @@ from .call_ids import CallIds
 
 __all__ = ["ForcedCalls", "JsonValue"]
 
+ARGUMENTS = ("parameters", "arguments")
 BLANK = " \t\n\r"
 VALUE = re.compile(r'["{\[\-0-9tfn]')
 """What a JSON value begins with."""
@@ -160,9 +162,9 @@ class ForcedCalls:
             self._name += new
             if self._value.ended and STRING.fullmatch(self._name):
                 self._begin(json.loads(self._name), calls)
-        elif self._key == "parameters" and self._named:
+        elif self._key in ARGUMENTS and self._named:
             self._go_on(new, calls)
-        elif self._key == "parameters":
+        elif self._key in ARGUMENTS:
             self._early += new
             if self._function is not None:
                 self._begin(self._function, calls)

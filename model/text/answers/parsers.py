@@ -143,6 +143,8 @@ class Splitter:
         self._unsent: list[Token] = []
         """Tokens of calls that are held back."""
         self._told = Told()
+        self._early: dict[int, tuple[str | None, str]] = {}
+        """Of calls that have no name yet, the id and the arguments."""
         self._read = 0
         """How many calls have been read that were held back."""
         self._last = -1
@@ -193,11 +195,15 @@ class Splitter:
             self._texts.append(text)
             self._parse(part, text, ids, last=True)
             self._complete(part)
-            if not self._told.arguments:
+            streamed = ["".join(given) for given in self._told.arguments.values()]
+            # Mistral's has in the last arguments what comes after them.
+            wrong = not cut and any(given and not _is_object(given) for given in streamed)
+            if wrong or not streamed:
                 self._parser = self._new(reasoning=self._thinks, calls=self._calls)
                 reasoning, content, calls = self._parsed(text)
-                if calls:
+                if calls and (not wrong or all(_is_object(call.arguments) for call in calls)):
                     part = Part()
+                    self._last, self._empty = -1, False
                     self._add(part, reasoning, content, calls)
         else:
             thought = ""
@@ -362,7 +368,8 @@ class Splitter:
         if not calls:
             self._note_dropped(text, content)
         made = [
-            CallDelta(index, call.id or new_id(), call.name, call.arguments) for index, call in enumerate(calls or ())
+            CallDelta(index, call.id or new_id(), call.name.strip(), call.arguments)
+            for index, call in enumerate(calls or ())
         ]
         return reasoning, content, made
 
@@ -419,13 +426,21 @@ class Splitter:
             part.calls.append(CallDelta(self._last, arguments="{}"))
 
     def _call(self, call: Any) -> CallDelta | None:
-        """One of vLLM's deltas. Clients join what they get: id and name are given once a call."""
+        """One of vLLM's deltas. Clients join what they get: id and name are given once a call. Mistral's grammars let
+        white space be around the name."""
         function = call.function
         arguments = (function.arguments or "") if function else ""
         name = function.name if function else None
-        if call.index in self._told.arguments or name is None:
+        if call.index in self._told.arguments:
             return CallDelta(call.index, arguments=arguments) if arguments else None
-        return CallDelta(call.index, call.id, name, arguments)
+        call_id, early = self._early.get(call.index, (None, ""))
+        call_id, arguments = call.id or call_id, early + arguments
+        if name is None:
+            self._early[call.index] = call_id, arguments
+            return None
+        # A delta may have more of it.
+        self._told.arguments[call.index] = []
+        return CallDelta(call.index, call_id, name.strip(), arguments)
 
 
 def _is_object(text: str | None) -> bool:

@@ -58,9 +58,10 @@ class GuideBackends:
         self._mistral: bool = part("vllm.utils.mistral:is_mistral_tokenizer")(tokenizer)
         self._guidance = by_request and self._fits(config.model_config.get_vocab_size())
 
-    def compiled(self, path: str, made: StructuredOutputsParams) -> StructuredOutputsParams:
+    def compiled(self, path: str, made: StructuredOutputsParams, *, bound: bool = True) -> StructuredOutputsParams:
         """What the core is to compile of `made`; raises ParameterError, naming `path` and what is at fault.
 
+        bound: whether it is to be held to the limits of guides; else what it is made of has been.
         What a backend that the options name cannot take, and is neither xgrammar nor guidance, vLLM says when it is
         given the request.
         """
@@ -71,7 +72,8 @@ class GuideBackends:
             if isinstance(source, str) and not source.strip():
                 # The check lets these pass, and the core ends with them.
                 raise ParameterError(f"{path}: it cannot be compiled: it is empty", path)
-        bounded(path, made)
+        if bound:
+            bounded(path, made)
         if self._named not in (AUTO, XGRAMMAR) and _is_formats(made.structural_tag):
             message = f"{path}: only xgrammar can guide it, which option.structured_outputs_config does not allow"
             raise UnsupportedError(f"{message}: expected the backend auto or xgrammar, got {self._named}", path)

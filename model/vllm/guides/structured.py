@@ -36,10 +36,14 @@ def structured_outputs(
 
     A forced tool call (`request`, the conversation in vLLM's form) takes precedence over the request's own guide, and
     what strict tools ask for where there is none. Where tools may be called beside a guide, either holds:
-    `tool_format` is the form of such calls, None where that is not known and the guide holds alone.
+    `tool_format` is the form of such calls, None where that is not known and the guide holds alone. A grammar of calls
+    has the guide in it.
     """
     calls = getattr(request, "structured_outputs", None)
-    if calls is not None and conversation is not None and (guide is None or conversation.forced):
+    has_guide = calls is not None and calls.grammar is not None
+    if calls is not None and conversation is not None and (guide is None or conversation.forced or has_guide):
+        if has_guide and guide is not None and guide.json_schema is not None:
+            bounded(GUIDE, _of(guide))
         return of_tools(calls, conversation, backends, strict=False), TOOLS
     if guide is None:
         return None, None
@@ -88,7 +92,8 @@ def of_tools(
     for path, schema in schemas.items():
         bounded(path, schema)
     try:
-        return backends.compiled(TOOLS, guide)
+        # A grammar is made of the schemas, and larger than they are.
+        return backends.compiled(TOOLS, guide, bound=guide.grammar is None)
     except ParameterError:
         for path, schema in schemas.items():
             backends.compiled(path, schema)

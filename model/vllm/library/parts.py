@@ -180,6 +180,7 @@ ATTRIBUTES = {
     "vllm.v1.engine.core_client:AsyncMPClient": ("outputs_queue",),
     "vllm.renderers:BaseRenderer": ("mm_processor",),
     "vllm.config:ModelConfig": ("encoder_config",),
+    "vllm.tokenizers.mistral:MistralTokenizer": ("instruct", "tokenizer", "is_tekken", "version", "supports_grammar"),
     "vllm.v1.worker.gpu_model_runner:GPUModelRunner": ("input_batch", "num_prompt_logprobs", "query_start_loc"),
     "vllm.v1.worker.gpu_input_batch:InputBatch": ("req_id_to_index",),
     "vllm.v1.utils:CpuGpuBuffer": ("np",),

@@ -19,11 +19,11 @@ from ...media.images import Image
 from ...options import Settings
 from ...text.prompt_limits import check_ids, check_prompt, check_text, max_prompt_tokens, shortened, too_long
 from ...text.prompt_tokens import told_tokens
-from ...text.tokenizer import Tokenizer
 from ..adapters import VllmAdapters, no_adapter
 from ..core_outputs import prompt_of
 from ..library.internals import tokenize_params
 from ..library.parts import part
+from ..mistral.tokens import tokens_of
 from ..request.chat import ChatRenderer
 from ..request.prompt import client_errors, template_errors
 from ..start import make_core, start
@@ -66,7 +66,7 @@ class PoolingBackend:
         config = self._core.model_config
         self._model_config = config
         self._vocabulary: int = config.get_vocab_size()
-        self._tokenizer = Tokenizer(self._core.get_tokenizer())
+        self._tokenizer = tokens_of(self._core.get_tokenizer())
         self._client_errors = client_errors()
         self._lower_case = bool((config.encoder_config or {}).get("do_lower_case", False))
         self._most = settings.limits.max_prompt_tokens

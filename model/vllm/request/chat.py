@@ -12,7 +12,7 @@ from typing import Any
 
 from ...errors import OptionError, ParameterError, UnsupportedError, one_line, raised_by_us
 from ...events import Token
-from ...generation import Conversation, Sampling
+from ...generation import Conversation, Sampling, StructuredOutput
 from ...media.images import Image
 from ...options import Settings
 from ...text.answers.call_ids import MISTRAL, call_ids, calls_in
@@ -29,6 +29,7 @@ from ..guides.beginning import Beginning, beginning
 from ..guides.joined import tool_format
 from ..library.internals import keep_linear, tokenize_params
 from ..library.parts import part
+from ..mistral.conversations import mistral_conversations
 from .harmony.harmony import harmony_of
 from .images import ImageDecoder, processor_faults, with_pictures
 from .marks import ReasoningMarks
@@ -67,7 +68,8 @@ class ChatRenderer:
         self._processing = threading.Lock()
         self._template = chat_template(settings)
         self._form = part("vllm.entrypoints.openai.chat_completion.protocol:ChatCompletionRequest")
-        self._by_mistral: bool = part("vllm.utils.mistral:is_mistral_tokenizer")(core.get_tokenizer())
+        self._mistral = mistral_conversations(core.get_tokenizer(), settings)
+        """What mistral-common is to be given."""
         self._plain = self._form(messages=[{"role": "user", "content": ""}])
         self._harmony = harmony_of(core, settings)
         """What gpt-oss has in place of a chat template, and of vLLM's parsers."""
@@ -76,7 +78,7 @@ class ChatRenderer:
         self._roles = self._roles_of(None)
         self._shows_images: bool | None = None
         """Whether the template shows images in results; None: it has not been tried."""
-        self._ids: str = MISTRAL if self._by_mistral else part(ID_TYPE)(core.model_config)
+        self._ids: str = MISTRAL if self._mistral is not None else part(ID_TYPE)(core.model_config)
         """Which ids calls have."""
         if self._harmony is not None:
             self.reasoning_end = None
@@ -91,20 +93,27 @@ class ChatRenderer:
         self.reasoning_end = None if reasoner is None else -1 if end is None else end
         """The token that ends reasoning; None: there is none, -1: it is not known."""
         self._ends = frozenset[int]() if reasoner is None else core.end_ids()
+        if self._mistral is not None:
+            self._mistral.try_out(self.request)
         if settings.tool_call_parser:
             self._feed_once(settings.tool_call_parser)
 
-    def request(self, conversation: Conversation) -> Any:
-        """vLLM's own form of the request, as its parsers want it; raises ParameterError."""
+    def request(self, conversation: Conversation, guide: StructuredOutput | None = None) -> Any:
+        """vLLM's own form of the request, as its parsers want it; raises ParameterError. `guide`: the client's."""
         from pydantic import ValidationError
 
         template = conversation.chat_template
-        if template is not None and (self._by_mistral or self._harmony is not None):
+        if template is not None and (self._mistral is not None or self._harmony is not None):
             raise UnsupportedError(f"{TEMPLATE}: not supported with this model, whose prompts need none", TEMPLATE)
         roles = self._roles if template is None else self._roles_of(template)
         messages = template_messages(
-            roles.fitted(conversation.messages), urls=False, images_in_results=self._images_in_results(conversation)
+            roles.fitted(conversation.messages),
+            urls=False,
+            images_in_results=self._images_in_results(conversation),
+            join=self._mistral is None,
         )
+        if self._mistral is not None:
+            messages = self._mistral.messages(conversation, messages)
         fields: dict[str, Any] = {
             "messages": messages,
             "add_generation_prompt": conversation.add_generation_prompt,
@@ -132,7 +141,7 @@ class ChatRenderer:
             return request
         arguments = request.chat_template_kwargs or {}
         parser = self._new(self._tool_parser(conversation), self._settings.reasoning_parser, request.tools, arguments)
-        if parser is None:
+        if parser is None or (self._mistral is not None and not self._mistral.adjusts(request, conversation, guide)):
             return request
         shown = request.tools
         if conversation.forced:
@@ -145,6 +154,9 @@ class ChatRenderer:
             # It reads the tools' schemas, which may hold anything.
             raise ParameterError(f"{TOOLS}: vLLM cannot read their schemas: {one_line(str(error))}", TOOLS) from error
         request.tools = shown
+        if self._mistral is not None:
+            # Its decoder leaves in what parsers look for, whatever vLLM asks for.
+            request.skip_special_tokens = True
         return request
 
     def render(
@@ -173,7 +185,7 @@ class ChatRenderer:
             tools = [tool.model_dump() for tool in request.tools if not getattr(tool, "defer_loading", None)]
             chat = chat.with_defaults({"tools": tools})
         # As vLLM's server: first the text, which can be judged before it is tokenized. mistral-common gives none.
-        chat = chat.with_defaults({"tokenize": self._by_mistral})
+        chat = chat.with_defaults({"tokenize": self._mistral is not None})
         tokenize = tokenize_params(
             shortened,
             truncate_prompt_tokens=None if pictures else sampling.truncate,
@@ -199,7 +211,8 @@ class ChatRenderer:
     def _variables(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """Those of the template: what a request says of them goes before the options' defaults, as in vLLM's server."""
         defaults = self._settings.default_chat_template_kwargs
-        return part("vllm.renderers.params:merge_kwargs")(defaults, given) if defaults else {**given}
+        merged = part("vllm.renderers.params:merge_kwargs")(defaults, given) if defaults else {**given}
+        return merged if self._mistral is None else self._mistral.arguments(merged)
 
     def _roles_of(self, template: str | None) -> TemplateRoles:
         """Those of a request's template or of the model's. Some templates drop what was said before a model thought."""
@@ -245,7 +258,8 @@ class ChatRenderer:
         forced = None
         if guide is not None and guide.json is not None:
             # Only for a forced call; what it is, guided decoding says, and not the family of the model.
-            forced = ForcedCalls(conversation.function, call_ids(self._ids, calls_in(conversation.messages)))
+            function = None if _lists_calls(guide.json) else conversation.function
+            forced = ForcedCalls(function, call_ids(self._ids, calls_in(conversation.messages)))
         tool_parser = self._tool_parser(conversation) if forced is None else None
         reasoner = self._settings.reasoning_parser if reasons else None
         if tool_parser is None and reasoner is None and forced is None:
@@ -396,6 +410,12 @@ def _is_plain(conversation: Conversation, messages: Iterable[dict[str, Any]]) ->
 
 
 TEXT = {"role", "content"}
+
+
+def _lists_calls(schema: Any) -> bool:
+    """Whether a forced call is written as a list of calls, by the schema that vLLM guides it with."""
+    items = schema.get("items") if isinstance(schema, dict) and schema.get("type") == "array" else None
+    return isinstance(items, dict) and "anyOf" in items
 
 
 def _path(steps: Sequence[int | str]) -> str:

@@ -112,7 +112,7 @@ class Requests:
         path: str | None = _fault_of(generation)
         """Of what vLLM finds fault with, where it does not say."""
         try:
-            request = self._chat.request(conversation) if conversation else None
+            request = self._chat.request(conversation, sampling.structured_output) if conversation else None
             # What is to be sent step by step must not depend on what the core has then.
             whole = whole or sampling.beams is not None
             prompt = self._prompt(request, images, generation, whole=whole)

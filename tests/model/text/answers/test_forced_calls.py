@@ -65,6 +65,11 @@ def test_a_named_call_is_as_it_was_written(
     ("text", "calls", "rest"),
     [
         ('[{"parameters": {"a": "}"}, "name": "f"}]', [("f", '{"a": "}"}')], ""),
+        (
+            '[{"name": "f", "arguments": {"a": "}"}}, {"name": "g", "arguments": {}}]',
+            [("f", '{"a": "}"}'), ("g", "{}")],
+            "",
+        ),
         ('[{"name": "f", "more": [1, "}]"], "parameters": {}}]', [("f", "{}")], ""),
         ('[{"name": "f"}]', [("f", "")], ""),
         ('[{"name": "f", "parameters": null}]', [("f", "null")], ""),
