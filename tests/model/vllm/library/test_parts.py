@@ -59,6 +59,7 @@ WITHOUT = {
     "_stream_state": "parsers take longer",
     **dict.fromkeys(("aux_buffers", "dec_hook", "ext_hook"), "vLLM's own decoder reads the core's outputs"),
     # Statistics: where they cannot be kept, one line says so.
+    "engine_based_streaming": "whole answers are read as vLLM's server reads them",
     "num_generation_tokens": "no metrics",
     "num_preempted_reqs": "no metrics",
     "prompt_token_stats": "no metrics",
@@ -86,10 +87,11 @@ WITHOUT = {
 LIBRARIES = (
     "argparse", "ast", "asyncio", "base64", "codecs", "contextlib", "copy", "copyreg", "dataclasses", "functools",
     "hashlib", "huggingface_hub", "importlib", "importlib.machinery", "importlib.util", "inspect", "io", "itertools",
-    "json", "llguidance", "logging", "msgspec", "msgspec.json", "msgspec.msgpack", "msgspec.structs", "multiprocessing",
-    "numpy", "openai_harmony", "os", "pathlib", "prometheus_client", "prometheus_client.openmetrics.exposition",
-    "psutil", "pydantic", "re", "secrets", "signal", "struct", "sys", "tempfile", "threading", "time", "tokenizers",
-    "tokenizers.decoders", "torch", "torch.cuda", "traceback", "transformers", "types", "typing", "uuid", "xgrammar",
+    "json", "llguidance", "logging", "msgspec", "msgspec.json", "msgspec.msgpack", "msgspec.structs",
+    "multiprocessing", "numpy", "openai_harmony", "os", "pathlib", "prometheus_client",
+    "prometheus_client.openmetrics.exposition", "psutil", "pydantic", "re", "secrets", "signal", "struct", "sys",
+    "tempfile", "threading", "time", "tokenizers", "tokenizers.decoders", "torch", "torch.cuda", "traceback",
+    "transformers", "types", "typing", "uuid", "xgrammar",
 )  # fmt: skip
 CLASSES = (
     "argparse:Action", "argparse:ArgumentParser", "asyncio:AbstractEventLoop", "asyncio:Queue", "asyncio:Task",
@@ -115,6 +117,7 @@ DOCUMENTED = (
 OTHERS = {
     "argparse": ("_actions", "const", "dest", "nargs"),
     "ast": ("lineno",),
+    "io": ("getvalue",),
     "concurrent.futures": ("cancel_futures",),
     "dataclasses": ("frozen",),
     "hashlib": ("hexdigest",),
