@@ -37,6 +37,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from ..kit.toml import read_toml
+
 __all__ = ["ENDS", "NAMES", "VERDICTS", "Call", "Case", "Family", "family"]
 
 FOLDER = Path(__file__).parent
@@ -111,10 +113,8 @@ class Family:
 @cache
 def family(name: str) -> Family:
     """The family of one of NAMES; raises TypeError or ValueError for what its file may not hold."""
-    import tomllib  # From Python 3.11 on, as engines are.
-
     path = FOLDER / f"{name}.toml"
-    given = tomllib.loads(path.read_text("utf-8"))
+    given = read_toml(path)
     cases = tuple(_case(path, case) for case in given.pop("case"))
     models: str = given.pop("models")
     tools = json.loads(given.pop("tools", "null")) or TOOLS

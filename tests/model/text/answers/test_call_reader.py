@@ -82,14 +82,9 @@ def test_a_call_that_was_cut_off_is_not_completed() -> None:
 
 def test_text_goes_on_and_calls_wait() -> None:
     reader = CallReader(TAGGED, read)
-    assert reader.feed("Let me see", ended=False) == ["Let me see"]
-    assert reader.feed(" <", ended=False) == []
-    assert reader.feed("b>", ended=False) == [" <b>"]
-    assert not reader.holds
-    assert reader.feed("<call>1", ended=False) == []
-    assert reader.holds
-    assert reader.feed("</call>", ended=False) == [(1,)]
-    assert not reader.holds
+    pieces = ("Let me see", " <", "b>", "<call>1", "</call>")
+    told = [(reader.feed(piece, ended=False), reader.holds) for piece in pieces]
+    assert told == [(["Let me see"], False), ([], False), ([" <b>"], False), ([], True), ([(1,)], False)]
 
 
 def test_marks_without_calls_are_looked_at_a_few_times_only() -> None:

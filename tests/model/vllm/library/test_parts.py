@@ -59,7 +59,6 @@ WITHOUT = {
     "_stream_state": "parsers take longer",
     **dict.fromkeys(("aux_buffers", "dec_hook", "ext_hook"), "vLLM's own decoder reads the core's outputs"),
     # Statistics: where they cannot be kept, one line says so.
-    "engine_based_streaming": "whole answers are read as vLLM's server reads them",
     "num_generation_tokens": "no metrics",
     "num_preempted_reqs": "no metrics",
     "prompt_token_stats": "no metrics",
@@ -122,7 +121,6 @@ OTHERS = {
     "dataclasses": ("frozen",),
     "hashlib": ("hexdigest",),
     "huggingface_hub": ("files_metadata", "rfilename", "siblings"),
-    "io": ("getvalue",),
     "llguidance": ("log_level",),
     "mistral_common": ("get_lark_for_json_schema", "id_to_byte_piece", "id_to_piece", "values"),
     "msgspec": ("bases", "str_keys"),

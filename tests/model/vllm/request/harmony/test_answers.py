@@ -18,6 +18,7 @@ import pytest
 from .....kit.answers.events import join_calls
 from .....kit.api.types import CallDelta, Conversation, Token
 from .....kit.engines.gpt_oss import front, gpt_oss, tokens
+from .....kit.toml import read_toml
 
 pytestmark = pytest.mark.engine
 
@@ -43,9 +44,7 @@ def cases() -> dict[str, Case]:
     """The table, by names."""
     if sys.version_info < (3, 11):
         return {}
-    import tomllib
-
-    given = tomllib.loads(Path(__file__).with_name("answers.toml").read_text("utf-8"))["case"]
+    given = read_toml(Path(__file__).with_name("answers.toml"))["case"]
     return {case["name"]: Case(**case) for case in given}
 
 
