@@ -6,7 +6,6 @@ Ours is right in each case, in any split; the table says of each why vLLM's is n
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,9 +41,7 @@ class Case:
 
 def cases() -> dict[str, Case]:
     """The table, by names."""
-    if sys.version_info < (3, 11):
-        return {}
-    given = read_toml(Path(__file__).with_name("answers.toml"))["case"]
+    given = read_toml(Path(__file__).with_name("answers.toml")).get("case", ())
     return {case["name"]: Case(**case) for case in given}
 
 
