@@ -120,7 +120,8 @@ def theirs(case: Case, size: int | None) -> Outcome | str:
     """
     from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest
 
-    request = ChatCompletionRequest(messages=[{"role": "user", "content": "Hi"}], tools=[*TOOLS])
+    form: Any = ChatCompletionRequest
+    request = form(messages=[{"role": "user", "content": "Hi"}], tools=[*TOOLS])
     parser = their_parser()
     try:
         if size is None:
