@@ -12,6 +12,7 @@ stats/                     vLLM's own lines and metrics of what it computes
 start.py, options.py       vLLM's arguments and its start
 setup/                     what is checked and done before the core starts; how much its KV cache holds
 request/                   a generation, made into vLLM's own requests
+mistral/                   models with Mistral's own tokenizer
 guides/                    what a text must match: compiled, begun, and guided in the core
 typical.py                 typical_p, which vLLM does not have: a logits processor
 trial.py                   some tokens at start, which show that this vLLM's API is the one that we know

@@ -217,10 +217,10 @@ FAULTS: list[tuple[Any, type[LmiError], str]] = [
         ParameterError,
         "messages[1].content[0].image_url.detail: expected one of auto, low, high, original, got 'best'",
     ),
-    ({"role": "tool", "content": "a"}, PayloadError, "messages[1].tool_call_id: expected a non-empty string, got None"),
+    ({"role": "tool", "content": "a"}, PayloadError, "messages[1].tool_call_id: expected a string, got None"),
     ({"role": "function", "content": "a"}, PayloadError, "messages[1].name: expected a non-empty string, got None"),
     ({"role": "assistant", "tool_calls": 5}, PayloadError, "messages[1].tool_calls: expected a list of tool calls, "),
-    (_called(id=None), PayloadError, "messages[1].tool_calls[0].id: expected a non-empty string, got None"),
+    (_called(id=None), PayloadError, "messages[1].tool_calls[0].id: expected a string, got None"),
     (_called(type="x"), UnsupportedError, "messages[1].tool_calls[0].type: expected 'function' or 'custom', got 'x'"),
     (_called(function=None), PayloadError, "messages[1].tool_calls[0].function: expected an object, got None"),
     (

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from lmi.model.text.answers.parsers import Splitter
-from lmi.model.text.answers.reasoning import Reasoning
 
+from ....kit.api.engine import Reasoning
 from ....kit.api.types import Conversation, Token
 from ....kit.engines.parsing import chat_renderer
 

@@ -42,7 +42,7 @@ class Client:
 @pytest.mark.parametrize("kept", ["_metrics", "_stats_log"])
 def test_statistics(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, kept: str) -> None:
     monkeypatch.setattr(vllm_core, "part", lambda place: lambda *_: place)
-    config: Any = SimpleNamespace(model_config=None)
+    config: Any = SimpleNamespace(model_config=None, parallel_config=SimpleNamespace(data_parallel_backend="mp"))
     core: Any = vllm_core.Core(config)
     core._client, statistics = Client(), Faulty()
     setattr(core, kept, statistics)
