@@ -195,6 +195,9 @@ class CallReader:
         at = self._rest.find(end, self._searched) if end and self._tries < MAX_TRIES else -1
         if at >= 0:
             return at + len(end)
+        if end:
+            # Of a long call each piece is looked at once.
+            self._searched = max(self._searched, len(self._rest) - len(end) + 1)
         return len(self._rest) if ended else None
 
     def _pass_on(self, found: list[str | tuple[Any, ...]], count: int) -> None:
