@@ -181,7 +181,7 @@ class CallReader:
     def _known(self) -> int:
         """How many characters of the rest are text, whatever comes."""
         if self._form.first and (self._begun or not self._may_be_first()):
-            return len(self._rest)
+            return 0 if self._called and self._rest.isspace() else len(self._rest)
         known = self._rest[: len(self._rest) - may_begin(self._rest, self._form.starts)]
         return len(known.rstrip())
 

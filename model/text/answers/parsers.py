@@ -29,7 +29,7 @@ __all__ = ["MakeParser", "Part", "Splitter", "TokenSplitter", "split", "split_wh
 
 log = logging.getLogger(__name__)
 
-MOST_BY_CHARACTERS = 4096
+MOST_BY_CHARACTERS = 512
 """Of a text with calls that are read one character at a time, which takes time by the square of its length."""
 
 
@@ -241,7 +241,8 @@ class Splitter:
         self._ids += ids
         self._texts.append(text)
         if not self._begun:
-            begins = False if self._prompt.open else self._prompt.begun_by(self._ids)
+            # All before was white space.
+            begins = False if self._prompt.open else self._prompt.begun_by(ids)
             if begins is None and not last:
                 self._blank.append((text, ids[0]))
                 return
@@ -264,7 +265,12 @@ class Splitter:
                 message = self._parser.parse_delta(content, ids, self._request, self._before, finished=last)
             except Exception:
                 log.debug("a parser failed on a stream: the answer is parsed at its end", exc_info=True)
-                self._failed = True
+                if self._reader is None:
+                    self._failed = True
+                    return
+                # It read reasoning alone: what comes from here on is text, with calls.
+                self._parser, message = None, None
+                self._add(part, None, *self._held(content, (), last=last))
                 return
             content = None
             if message is not None:

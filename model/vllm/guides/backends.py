@@ -93,7 +93,8 @@ class GuideBackends:
                 # It was in Lark's form, and is in EBNF now.
                 bounded(path, checked)
             if name == XGRAMMAR and (lost := passed_over(schema)):
-                _tell(", ".join(sorted({place.rpartition("/")[2] for place in lost})))
+                for keyword in sorted({place.rpartition("/")[2] for place in lost}):
+                    _tell(keyword)
             if not self.decides:
                 return made
             checked._backend = name
@@ -167,8 +168,8 @@ class GuideBackends:
 
 
 @cache
-def _tell(keywords: str) -> None:
-    log.warning("xgrammar does not enforce %s of a JSON schema: guided text may break it", keywords)
+def _tell(keyword: str) -> None:
+    log.warning("xgrammar does not enforce %s of a JSON schema: guided text may break it", keyword)
 
 
 def for_xgrammar(made: StructuredOutputsParams) -> StructuredOutputsParams:

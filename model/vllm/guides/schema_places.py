@@ -101,7 +101,7 @@ def passed_over(schema: Any) -> list[str]:
 
 def _lost(schema: dict[str, Any]) -> Iterator[str]:
     given = schema.get("type")
-    types = {given} if isinstance(given, str) else set(given) if isinstance(given, list) else set()
+    types = {one for one in (given if isinstance(given, list) else [given]) if isinstance(one, str)}
     branches = [keyword for keyword in BRANCHES if keyword in schema]
     beside = any(keyword not in (*branches, *ANNOTATIONS) and keyword[:2] != "x-" for keyword in schema)
     for keyword, value in schema.items():
@@ -132,7 +132,7 @@ def _lacks(schema: dict[str, Any], keyword: str) -> bool:
     if keyword in ("minLength", "maxLength"):
         return "pattern" in schema or "format" in schema
     if keyword == "required":
-        return isinstance(value, list) and any(name not in known for name in value)
+        return isinstance(value, list) and any(not isinstance(name, str) or name not in known for name in value)
     if keyword in ("minItems", "maxItems"):
         return schema.keys().isdisjoint(("items", "prefixItems"))
     return keyword in ("minProperties", "maxProperties") and not known and "additionalProperties" not in schema

@@ -5,6 +5,7 @@ chat_template_kwargs --ReasoningMarks.of--> (start, end)
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -31,7 +32,8 @@ class ReasoningMarks:
 
     def of(self, arguments: Mapping[str, Any]) -> Marks:
         """The marks of an answer to a request with these variables."""
-        key = msgspec.json.encode(arguments)
+        # By its digest: a client's variables may be as long as its request.
+        key = hashlib.sha256(msgspec.json.encode(arguments)).digest()
         marks = self._known.get(key)
         if marks is None:
             parser = self._make(dict(arguments))

@@ -28,7 +28,7 @@ def prompt_ids(messages: Sequence[Any], tools: Sequence[Any] | None, effort: Any
     effort: low, medium or high; None leaves it to openai_harmony, which says medium.
     """
     efforts = part(f"{UTILITIES}:REASONING_EFFORT")
-    if effort is not None and effort not in efforts:
+    if effort is not None and not (isinstance(effort, str) and effort in efforts):
         raise UnsupportedError.of(EFFORT, effort, f"one of {', '.join(efforts)}, which this model knows")
     try:
         instructions, rest = part(f"{UTILITIES}:extract_instructions_from_messages")([*messages])
