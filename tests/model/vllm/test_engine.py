@@ -376,7 +376,7 @@ def test_a_fault_of_a_splitter_ends_its_generation_alone(
         conversation("Count up."), stream=stream, sampling=Sampling(n=n, max_tokens=60, ignore_eos=True, **GREEDY)
     )
     (alone,) = run(backend, other)
-    monkeypatch.setattr(backend._chat, "splitter", lambda *_: Broken(after))
+    monkeypatch.setattr(backend._chat, "splitter", lambda *_, **__: Broken(after))
     before, broken, behind = run(backend, other, talk, other)
     assert text(before) == text(behind) == text(alone)
     failures = [event for event in broken if isinstance(event, Failed)]
