@@ -88,7 +88,10 @@ def test_a_call(http: httpx.Client) -> None:
 
 def test_a_schema(http: httpx.Client) -> None:
     wanted = {"type": "json_schema", "json_schema": {"name": "city", "schema": {"enum": ["Paris", "Rome"]}}}
-    choice = ask(http, response_format=wanted).json()["choices"][0]
+    # The demo model would rather think than name a city, and a guide lets it.
+    headers = {**AZURE, "extra-parameters": "pass-through"}
+    answer = ask(http, headers, response_format=wanted, chat_template_kwargs={"enable_thinking": False})
+    choice = answer.json()["choices"][0]
     assert (choice["message"]["content"], choice["finish_reason"]) in {('"Paris"', "stop"), ('"Rome"', "stop")}
 
 
