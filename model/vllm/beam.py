@@ -20,7 +20,7 @@ from ..events import Delta, EngineEvent, Failed
 from ..generation import Beams
 from ..search.beam import BeamSearch, Hypothesis, Step, candidates_needed
 from ..search.beam_stops import Stops
-from ..text.answers.parsers import TokenSplitter
+from ..text.answers.part import TokenSplitter
 from .aside import Aside
 from .core import Core
 from .core_outputs import Prompt, entries, prompt_of

@@ -16,7 +16,9 @@ import msgspec
 
 from ..events import LOWEST_LOGPROB, Delta, EngineEvent, Finish, FinishReason, Prefill, Started, Token, TopToken
 from ..generation import Generation, Sampling
-from ..text.answers.parsers import Splitter, TokenSplitter, split, split_whole
+from ..text.answers.parsers import Splitter
+from ..text.answers.part import TokenSplitter
+from ..text.answers.splitting import split, split_whole
 from ..text.detokenizer import Detokenizer, StopFinder
 from ..text.prompt_pieces import PIECE
 from ..text.response_limit import too_long, weight

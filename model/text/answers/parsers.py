@@ -4,44 +4,28 @@
 
 Of a stream the parsers see one token at a time, however many came in a step: what several tokens at once do to them is
 theirs to get wrong. An answer that is not streamed they parse as a whole, which they do better: so is a stream at its
-end where it has left something out, and each call of families whose streams they read wrong (call_reader.py).
+end where it has left something out, and each call of families whose streams they read wrong (held_calls.py).
 """
 
 from __future__ import annotations
 
-import json
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, Protocol
 
-from msgspec.structs import replace
-
-from ...events import CallDelta, Delta, Token
+from ...events import CallDelta, Token
 from .call_ids import new_id
-from .call_reader import CallForm, CallReader
+from .call_reader import CallForm
 from .forced_calls import ForcedCalls
+from .held_calls import HeldCalls, is_object
 from .marked_reasoning import MarkedReasoning, Marks
+from .part import Part
 from .reasoning import Reasoning
 
-__all__ = ["MakeParser", "Part", "Splitter", "TokenSplitter", "split", "split_whole"]
+__all__ = ["MakeParser", "Splitter"]
 
 log = logging.getLogger(__name__)
-
-MOST_BY_CHARACTERS = 512
-"""Of a text with calls that are read one character at a time, which takes time by the square of its length."""
-
-
-@dataclass(slots=True)
-class Part:
-    """What some tokens brought."""
-
-    text: str = ""
-    reasoning: str = ""
-    calls: list[CallDelta] = field(default_factory=list[CallDelta])
-    tokens: list[Token] = field(default_factory=list[Token])
-    """Those that it was made of; of a call that is held back, they come with it."""
 
 
 @dataclass(slots=True)
@@ -60,32 +44,6 @@ class Told:
         begun = "".join(self.arguments[call.index])
         rest = call.arguments.removeprefix(begun)
         return CallDelta(call.index, arguments=rest) if rest and call.arguments.startswith(begun) else None
-
-
-@dataclass(slots=True)
-class ReadCall:
-    """A call, as vLLM's FunctionCall."""
-
-    name: str = ""
-    arguments: str = ""
-
-
-class TokenSplitter(Protocol):
-    """What splits an answer as its tokens come; one that is not streamed, too, where it is no Splitter."""
-
-    @property
-    def reasoning_tokens(self) -> int:
-        """How many of the tokens so far belong to the reasoning."""
-        ...
-
-    @property
-    def dropped(self) -> int:
-        """How many characters of the answer it has made nothing of."""
-        ...
-
-    def feed(self, tokens: Iterable[Token], *, ended: bool, cut: bool = False) -> Part:
-        """Takes the next tokens; with `ended` they are the last. cut: whether the model has not ended the answer."""
-        ...
 
 
 class MakeParser(Protocol):
@@ -119,9 +77,8 @@ class Splitter:
         self._prompt = reasoning
         self._forced = forced
         self._marked = MarkedReasoning(marks) if marks else None
-        self._form = form
-        self._reader = CallReader(form, self._read_calls) if form and forced is None else None
-        self._calls = forced is None and self._reader is None
+        self._holding = HeldCalls(form, self._for_calls, request) if form and forced is None else None
+        self._calls = forced is None and self._holding is None
         """Whether the parser looks for calls."""
         self._one_call = one_call
         self._show_reasoning = show_reasoning
@@ -145,8 +102,6 @@ class Splitter:
         self._told = Told()
         self._early: dict[int, tuple[str | None, str]] = {}
         """Of calls that have no name yet, the id and the arguments."""
-        self._read = 0
-        """How many calls have been read that were held back."""
         self._last = -1
         """The last call that has begun."""
         self._empty = False
@@ -162,15 +117,15 @@ class Splitter:
         part = Part()
         tokens = list(tokens)
         self._cut = cut
-        reader = self._reader
+        holding = self._holding
         for position, token in enumerate(tokens, 1):
             self._take(part, token.text, [token.id], ended and position == len(tokens))
-            if reader is not None:
+            if holding is not None:
                 self._unsent.append(token)
-                if not reader.holds:
+                if not holding.begun:
                     part.tokens += self._unsent
                     self._unsent = []
-        if reader is None:
+        if holding is None:
             part.tokens = tokens
         if ended:
             if not tokens:
@@ -197,11 +152,11 @@ class Splitter:
             self._complete(part)
             streamed = ["".join(given) for given in self._told.arguments.values()]
             # Mistral's has in the last arguments what comes after them.
-            wrong = not cut and any(given and not _is_object(given) for given in streamed)
+            wrong = not cut and any(given and not is_object(given) for given in streamed)
             if wrong or not streamed:
                 self._parser = self._new(reasoning=self._thinks, calls=self._calls)
                 reasoning, content, calls = self._parsed(text)
-                if calls and (not wrong or all(_is_object(call.arguments) for call in calls)):
+                if calls and (not wrong or all(is_object(call.arguments) for call in calls)):
                     part = Part()
                     self._last, self._empty = -1, False
                     self._add(part, reasoning, content, calls)
@@ -237,6 +192,9 @@ class Splitter:
             parser.set_prompt_token_ids(self._prompt.prompt)
         return parser
 
+    def _for_calls(self) -> Any:
+        return self._new(reasoning=False, calls=True)
+
     def _take(self, part: Part, text: str, ids: list[int], last: bool) -> None:
         self._ids += ids
         self._texts.append(text)
@@ -265,7 +223,7 @@ class Splitter:
                 message = self._parser.parse_delta(content, ids, self._request, self._before, finished=last)
             except Exception:
                 log.debug("a parser failed on a stream: the answer is parsed at its end", exc_info=True)
-                if self._reader is None:
+                if self._holding is None:
                     self._failed = True
                     return
                 # It read reasoning alone: what comes from here on is text, with calls.
@@ -282,59 +240,9 @@ class Splitter:
         self, content: str | None, calls: Sequence[CallDelta], *, last: bool
     ) -> tuple[str | None, Sequence[CallDelta]]:
         """Text and calls, where calls are held back: those of them that are whole."""
-        if self._reader is None or not (content or last):
+        if self._holding is None or not (content or last):
             return content, calls
-        texts: list[str] = []
-        found: list[CallDelta] = []
-        for one in self._reader.feed(content or "", ended=last, cut=self._cut):
-            if isinstance(one, str):
-                texts.append(one)
-                continue
-            for call in one:
-                call_id = getattr(call, "id", None) or new_id()
-                found.append(CallDelta(self._read, call_id, call.name, call.arguments))
-                self._read += 1
-        return "".join(texts), found
-
-    def _read_calls(self, text: str) -> tuple[str, Sequence[Any]]:
-        """What of a text with calls is text, and the calls; none where one has no name."""
-        ways: list[Callable[[Any, str], tuple[str, Sequence[Any]]]] = [self._as_whole]
-        if self._form is not None and self._form.stream:
-            ways.insert(self._form.stream == "then", partial(self._as_a_stream, len(text)))
-            if len(text) <= MOST_BY_CHARACTERS:
-                ways.append(partial(self._as_a_stream, 1))
-        for way in ways:
-            try:
-                content, calls = way(self._new(reasoning=False, calls=True), text)
-            except Exception:
-                log.debug("a tool call parser failed: it is treated as text", exc_info=True)
-                continue
-            if calls and all(call.name and not any(map(str.isspace, call.name)) for call in calls):
-                return content, calls
-        return text, ()
-
-    def _as_whole(self, parser: Any, text: str) -> tuple[str, Sequence[Any]]:
-        _, content, calls = parser.parse(text, self._request, enable_auto_tools=True)
-        return content or "", calls or ()
-
-    def _as_a_stream(self, size: int, parser: Any, text: str) -> tuple[str, Sequence[Any]]:
-        """The same by the parser of streams, `size` characters at a time: it reads more, but makes things up."""
-        closing = self._form.closing if self._form else ()
-        if self._cut or (closing and not text.rstrip().endswith(closing)):
-            return text, ()
-        content = ""
-        calls: dict[int, ReadCall] = {}
-        for start in range(0, len(text), size):
-            piece = text[start : start + size]
-            ids = parser.model_tokenizer.encode(piece, add_special_tokens=False)
-            message = parser.parse_delta(piece, ids, self._request, [], finished=start + size >= len(text))
-            content += (message.content or "") if message is not None else ""
-            for call in (message.tool_calls or ()) if message is not None else ():
-                one = calls.setdefault(call.index, ReadCall())
-                one.name += (call.function.name or "") if call.function else ""
-                one.arguments += (call.function.arguments or "") if call.function else ""
-        # Nothing that is half made up: a call has its name, and arguments that are JSON.
-        return (content, [*calls.values()]) if all(_is_object(one.arguments) for one in calls.values()) else (text, ())
+        return self._holding.feed(content or "", ended=last, cut=self._cut)
 
     def _complete(self, part: Part) -> None:
         """Adds what the parser of streams has left out, by the parser of whole answers."""
@@ -390,8 +298,9 @@ class Splitter:
 
     def _note_dropped(self, text: str, content: str | None) -> None:
         """`content` is all that has been made of the text of an answer without calls."""
-        if content and not _ends_with(text, content):
-            self.dropped = len(text) - len(content)
+        if content and (at := text.rfind(content.strip())) >= 0:
+            self.dropped = len(text[at + len(content.strip()) :].strip())
+        if self.dropped:
             log.warning("a tool call or reasoning parser left %d characters out of an answer", self.dropped)
 
     def _add(self, part: Part, reasoning: str | None, text: str | None, calls: Sequence[CallDelta]) -> None:
@@ -449,14 +358,6 @@ class Splitter:
         return CallDelta(call.index, call_id, name.strip(), arguments)
 
 
-def _is_object(text: str | None) -> bool:
-    """Whether it is a JSON object."""
-    try:
-        return type(json.loads(text or "")) is dict
-    except ValueError:
-        return False
-
-
 def _ends_with(text: str, shown: str) -> bool:
     """Whether the text of an answer ends with what has been made of it: nothing that came later is missing."""
     shown = shown.strip()
@@ -469,33 +370,3 @@ def _rest(whole: str, told: str) -> str:
         told = told.strip()
     at = whole.find(told)
     return whole[at + len(told) :] if at >= 0 else ""
-
-
-def split(splitter: TokenSplitter | None, delta: Delta, *, shown: bool) -> Delta:
-    """`delta` of a stream, taken apart where there is a splitter; its tokens only where they are `shown`."""
-    if splitter is None:
-        return delta
-    finish = delta.finish
-    part = splitter.feed(delta.tokens, ended=finish is not None, cut=finish is not None and finish.reason in CUT)
-    return _with(part, delta, splitter, part.tokens if shown else ())
-
-
-def split_whole(splitter: Splitter | None, delta: Delta, ids: list[int]) -> Delta:
-    """`delta`, all of an answer that is not streamed, of these tokens; taken apart where there is a splitter."""
-    finish = delta.finish
-    if splitter is None or finish is None:
-        return delta
-    part = splitter.whole(delta.text, ids, cut=finish.reason in CUT)
-    return _with(part, delta, splitter, delta.tokens)
-
-
-def _with(part: Part, delta: Delta, splitter: TokenSplitter, tokens: Iterable[Token]) -> Delta:
-    """`part` of an answer in place of the text of `delta`, with its `tokens`."""
-    finish = delta.finish
-    if finish is not None:
-        finish = replace(finish, reasoning_tokens=splitter.reasoning_tokens, dropped_characters=splitter.dropped)
-    return Delta(delta.index, part.text, tuple(tokens), finish, part.reasoning, tuple(part.calls))
-
-
-CUT = ("length", "abort")
-"""How an answer ends that the model has not ended."""

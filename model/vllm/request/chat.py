@@ -19,7 +19,8 @@ from ...text.answers.call_ids import MISTRAL, call_ids, calls_in
 from ...text.answers.call_reader import CallForm, form_of
 from ...text.answers.forced_calls import ForcedCalls
 from ...text.answers.marked_reasoning import MARKED
-from ...text.answers.parsers import Splitter, TokenSplitter
+from ...text.answers.parsers import Splitter
+from ...text.answers.part import TokenSplitter
 from ...text.answers.reasoning import Reasoning
 from ...text.chat_template import chat_template
 from ...text.template_messages import template_messages

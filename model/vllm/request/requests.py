@@ -16,7 +16,7 @@ from ...errors import ParameterError, RequestError, raised_by_us
 from ...generation import Conversation, Generation, Sampling
 from ...media.images import Image
 from ...options import Settings
-from ...text.answers.parsers import TokenSplitter
+from ...text.answers.part import TokenSplitter
 from ...text.prompt_limits import check_ids, max_new_tokens_for, with_truncation
 from ...text.response_limit import check_size
 from ..core import Core

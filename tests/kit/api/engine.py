@@ -41,8 +41,10 @@ from lmi.model.process.messages import (
 from lmi.model.process.prepare import RequestPreparer
 from lmi.model.process.token_budget import TokenBudget
 from lmi.model.search.best_of import Ranking, ranked
-from lmi.model.text.answers.parsers import Part, Splitter, split, split_whole
+from lmi.model.text.answers.parsers import Splitter
+from lmi.model.text.answers.part import Part
 from lmi.model.text.answers.reasoning import Reasoning
+from lmi.model.text.answers.splitting import split, split_whole
 from lmi.model.text.prompt_limits import PIECE as PROMPT_PIECE
 from lmi.model.text.prompt_limits import max_new_tokens_for
 from lmi.model.text.response_limit import TOKEN as RESPONSE_TOKEN

@@ -21,7 +21,7 @@ from typing import Any, Literal
 
 from ....events import CallDelta, Token
 from ....text.answers.call_ids import new_id
-from ....text.answers.parsers import Part
+from ....text.answers.part import Part
 from ...library.parts import part as part_of
 
 __all__ = ["HarmonySplitter"]

@@ -89,6 +89,19 @@ def test_what_a_parser_leaves_out_is_counted(caplog: pytest.LogCaptureFixture) -
     assert "left 5 characters out" in caplog.text
 
 
+class Adding(Swallowing):
+    """One that puts a mark of its own before the text (vLLM's minimax_m2_append_think)."""
+
+    def parse(self, text: str, *_: Any, **__: Any) -> Any:
+        return None, f"<think>{text}", None
+
+
+def test_what_a_parser_adds_is_not_left_out() -> None:
+    splitter = splitter_of(Adding())
+    assert splitter.whole("Well. </think> Yes.", [1], cut=False).text == "<think>Well. </think> Yes."
+    assert splitter.dropped == 0
+
+
 def test_an_answer_of_which_a_parser_makes_nothing_is_text() -> None:
     splitter = splitter_of(Swallowing())
     assert splitter.feed([Token(1, "<call>")], ended=True).text == "<call>"
