@@ -159,12 +159,11 @@ def test_servers_of_mcp(served: Served, tmp_path: Path) -> None:
     assert calls == {*((*tool, "completed") for tool in whole), ("two", "fail", "failed")}
     assert said(ran) == "3 and 7."
     heard = served.stage.heard("codex-mcp")
-    grown(heard[:2], 2)
     results = heard[1].last.split("<tool_response>")[1:]
     assert [word in text for word, text in zip(("one 3", "two 7", "hi"), results, strict=True)] == [True] * 3
     assert "It is broken." in heard[2].prompt
-    # An image of a tool's is in a message of the user's, with which the template takes a turn to begin.
-    assert heard[2].last == PICTURE
+    grown(heard, 3)
+    assert heard[2].last.split("<tool_response>\n")[-1].count(PICTURE) == heard[2].prompt.count(PICTURE) == 1
 
 
 def test_images(served: Served, tmp_path: Path) -> None:
@@ -177,7 +176,7 @@ def test_images(served: Served, tmp_path: Path) -> None:
     assert said(ran) == "Both are red."
     first, second, third = grown(served.stage.heard("codex-images"), 3)
     assert first.prompt.count(PICTURE) == first.last.count(PICTURE) == 1
-    assert second.last == PICTURE
+    assert second.last == f"<tool_response>\n{PICTURE}\n</tool_response>"
     assert third.prompt.count(PICTURE) == 2
     assert "unable to locate image" in third.last
 
