@@ -10,39 +10,27 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from ...errors import OptionError, ParameterError, UnsupportedError, one_line, raised_by_us
-from ...events import Token
+from ...errors import ParameterError, UnsupportedError, one_line, raised_by_us
 from ...generation import Conversation, Sampling, StructuredOutput
 from ...media.images import Image
 from ...options import Settings
-from ...text.answers.call_ids import MISTRAL, call_ids, calls_in
-from ...text.answers.call_reader import CallForm, form_of
-from ...text.answers.forced_calls import ForcedCalls
-from ...text.answers.marked_reasoning import MARKED
-from ...text.answers.parsers import Splitter
 from ...text.answers.part import TokenSplitter
-from ...text.answers.reasoning import Reasoning
 from ...text.chat_template import chat_template
 from ...text.template_messages import template_messages
 from ..core import Core
 from ..guides.backends import GuideBackends
-from ..guides.beginning import Beginning, beginning
-from ..guides.joined import tool_format
-from ..library.internals import keep_linear, tokenize_params
+from ..guides.beginning import Beginning
+from ..library.internals import tokenize_params
 from ..library.parts import part
 from ..mistral.conversations import mistral_conversations
+from .answer_parsers import AnswerParsers
 from .harmony.harmony import harmony_of
 from .images import ImageDecoder, processor_faults, with_pictures
-from .marks import ReasoningMarks
 from .prompt import path_of
 from .results import holds_images, shows_images
 from .roles import TemplateRoles
 
 __all__ = ["TEMPLATE", "ChatRenderer"]
-
-FORCED = "pythonic"
-"""A tool parser for calls that a request forces where the options name none. It leaves these to vLLM's guided decoding,
-which makes them JSON; others have the calls made in their own form from vLLM 0.32 on (structural tags)."""
 
 TRUNCATE, TOOLS = "sampling.truncate", "prompt.tools"
 TOOL_CHOICE, TEMPLATE = "prompt.tool_choice", "prompt.chat_template"
@@ -52,7 +40,6 @@ WHOLE = Sampling()
 """Nothing is cut."""
 THINKING = {"enable_thinking": True, "thinking": True}
 """Variables by which a template is told that the model thinks, by the names that templates have."""
-ID_TYPE = "vllm.parser.abstract_parser:get_tool_call_id_type"
 TRIED = 1 << 16
 """Characters of a trial's prompt that are looked at: a template may write any number."""
 TRIAL = {"type": "function", "function": {"name": "a", "parameters": {"type": "object", "properties": {}}}}
@@ -79,25 +66,18 @@ class ChatRenderer:
         self._roles = self._roles_of(None)
         self._shows_images: bool | None = None
         """Whether the template shows images in results; None: it has not been tried."""
-        self._ids: str = MISTRAL if self._mistral is not None else part(ID_TYPE)(core.model_config)
-        """Which ids calls have."""
-        if self._harmony is not None:
-            self.reasoning_end = None
-            return
-        # Fails at start, not at the first request that needs a parser. Some need a model's own tokens.
-        tried = getattr(self._try("tool_call_parser", settings.tool_call_parser, None), "tool_parser", None)
-        self._by_engine = getattr(tried, "engine_based_streaming", False)
-        """Whether vLLM reads both streams and whole answers by one machine."""
-        reasoner = getattr(self._try("reasoning_parser", None, settings.reasoning_parser), "reasoning_parser", None)
-        self._marks = ReasoningMarks(core, self.reasoner)
-        _, end = self._marks.of(settings.default_chat_template_kwargs or {})
-        self.reasoning_end = None if reasoner is None else -1 if end is None else end
-        """The token that ends reasoning; None: there is none, -1: it is not known."""
-        self._ends = frozenset[int]() if reasoner is None else core.end_ids()
+        self._parsers = None if self._harmony is not None else AnswerParsers(core, settings)
+        """What takes other models' answers apart."""
         if self._mistral is not None:
             self._mistral.try_out(self.request)
-        if settings.tool_call_parser:
-            self._feed_once(settings.tool_call_parser)
+        if settings.tool_call_parser and self._parsers is not None:
+            asked = Conversation(messages=({"role": "user", "content": "a"},), tools=(TRIAL,), tool_choice="auto")
+            self._parsers.feed_once(asked, self.request)
+
+    @property
+    def reasoning_end(self) -> int | None:
+        """The token that ends reasoning; None: there is none, -1: it is not known."""
+        return None if self._parsers is None else self._parsers.reasoning_end
 
     def request(self, conversation: Conversation, guide: StructuredOutput | None = None) -> Any:
         """vLLM's own form of the request, as its parsers want it; raises ParameterError. `guide`: the client's."""
@@ -139,9 +119,9 @@ class ChatRenderer:
             raise ParameterError(f"{path}: {first['msg']}", path) from None
         if self._harmony is not None:
             request.structured_outputs = self._harmony.forced(conversation)
+        if self._parsers is None:
             return request
-        arguments = request.chat_template_kwargs or {}
-        parser = self._new(self._tool_parser(conversation), self._settings.reasoning_parser, request.tools, arguments)
+        parser = self._parsers.of(conversation, request)
         if parser is None or (self._mistral is not None and not self._mistral.adjusts(request, conversation, guide)):
             return request
         shown = request.tools
@@ -253,42 +233,9 @@ class ChatRenderer:
 
         `reasons`: whether reasoning may come.
         """
-        if self._harmony is not None:
-            return self._harmony.splitter(conversation, request)
-        guide = request.structured_outputs
-        forced = None
-        if guide is not None and guide.json is not None:
-            # Only for a forced call; what it is, guided decoding says, and not the family of the model.
-            function = None if _lists_calls(guide.json) else conversation.function
-            forced = ForcedCalls(function, call_ids(self._ids, calls_in(conversation.messages)))
-        tool_parser = self._tool_parser(conversation) if forced is None else None
-        reasoner = self._settings.reasoning_parser if reasons else None
-        if tool_parser is None and reasoner is None and forced is None:
-            return None
-        arguments = request.chat_template_kwargs or {}
-
-        def make(*, reasoning: bool, calls: bool) -> Any:
-            return self._new(tool_parser if calls else None, reasoner if reasoning else None, request.tools, arguments)
-
-        return Splitter(
-            make,
-            request,
-            self._reasoning(prompt_ids, arguments),
-            forced=forced,
-            marks=MARKED.get(reasoner or ""),
-            form=None if conversation.tool_choice == "none" else self._held(tool_parser),
-            one_call=not conversation.parallel_tool_calls,
-            show_reasoning=conversation.include_reasoning,
-        )
-
-    def _held(self, tool_parser: str | None) -> CallForm | None:
-        """How calls are held back; None where vLLM's parser reads the calls of streams."""
-        form = form_of(tool_parser, self._settings.reasoning_parser)
-        return None if form is None or (self._by_engine and not form.by_engine) else form
-
-    def _is_blank(self, token_id: int) -> bool:
-        """Whether a token is nothing but white space."""
-        return not self._core.get_tokenizer().decode([token_id]).strip()
+        if self._parsers is None:
+            return None if self._harmony is None else self._harmony.splitter(conversation, request)
+        return self._parsers.splitter(conversation, request, prompt_ids, reasons=reasons)
 
     def placed(
         self, conversation: Conversation, request: Any, guided: Any, path: str | None, backends: GuideBackends
@@ -300,16 +247,9 @@ class ChatRenderer:
             return guided, path
         return self._harmony.placed(conversation, request, guided, path, backends)
 
-    def reasoner(self, arguments: dict[str, Any] | None = None) -> Any:
-        """vLLM's parser of the reasoning, for variables of the chat template; None where there is none."""
-        return getattr(
-            self._new(None, self._settings.reasoning_parser, None, arguments or {}), "reasoning_parser", None
-        )
-
-    def _reasoning(self, prompt_ids: list[int], arguments: Mapping[str, Any]) -> Reasoning:
-        """Where the reasoning of an answer begins."""
-        start, end = self._marks.of(arguments)
-        return Reasoning(start, end, prompt_ids, self._ends, self._is_blank)
+    def reasoner(self) -> Any:
+        """vLLM's parser of the reasoning; None where there is none."""
+        return None if self._parsers is None else self._parsers.reasoner({})
 
     def beginning(
         self, conversation: Conversation | None, request: Any, prompt_ids: list[int], *, waits: bool
@@ -318,89 +258,13 @@ class ChatRenderer:
 
         `waits`: whether the core can wait for the end of reasoning that may come.
         """
-        if self._harmony is not None:
+        if self._parsers is None:
             return Beginning(at_once=True)
-        arguments = {} if request is None else request.chat_template_kwargs or {}
-        reasoning = self._reasoning(prompt_ids, arguments)
-        if conversation is None:
-            return Beginning(at_once=not reasoning.open)
-        shown, name = conversation.include_reasoning, self._settings.reasoning_parser
-        parser = self.reasoner(arguments) if shown else None
-        start, end = self._marks.of(arguments)
-        marks = None if start is None or end is None else (start, end)
-        return beginning(name, parser, request, reasoning, marks if waits else None)
+        return self._parsers.beginning(conversation, request, prompt_ids, waits=waits)
 
     def tool_format(self, conversation: Conversation, request: Any) -> Any:
         """The form of calls that may be made beside a guide (guides/joined.py); None where there is none."""
-        nothing = not conversation.tools or conversation.forced or conversation.tool_choice == "none"
-        if nothing or self._harmony is not None:
-            return None
-        parser = self._new(self._tool_parser(conversation), None, request.tools, request.chat_template_kwargs or {})
-        return tool_format(parser, request)
-
-    def _try(self, option: str, tool_parser: str | None, reasoning_parser: str | None) -> Any:
-        """A parser by itself; raises OptionError where vLLM does not have it, or it is not for this model."""
-        try:
-            return self._new(tool_parser, reasoning_parser, None, self._settings.default_chat_template_kwargs)
-        except OptionError:
-            raise
-        except Exception as error:
-            name = tool_parser or reasoning_parser
-            raise OptionError(f"option.{option}: {name!r} cannot be used with this model: {error}", option) from error
-
-    def _feed_once(self, tool_parser: str) -> None:
-        """Raises OptionError for a parser that vLLM lists without being able to use it so."""
-        conversation = Conversation(messages=({"role": "user", "content": "a"},), tools=(TRIAL,), tool_choice="auto")
-        try:
-            splitter = self.splitter(conversation, self.request(conversation), [])
-            if splitter is not None:
-                splitter.feed([Token(0, "a")], ended=True)
-        except RuntimeError as error:
-            message = f"option.tool_call_parser: {tool_parser!r} is not supported: {error}"
-            raise OptionError(message, "tool_call_parser") from error
-
-    def _new(
-        self, tool_parser: str | None, reasoning_parser: str | None, tools: Any, arguments: Mapping[str, Any]
-    ) -> Any:
-        parser = _parser(tool_parser, reasoning_parser, self._settings)
-        if parser is None:
-            return None
-        config = self._core.model_config
-        # Some parsers write into the variables, which the template is yet to get.
-        made = parser(self._core.get_tokenizer(), tools, chat_template_kwargs={**arguments}, model_config=config)
-        keep_linear(made)
-        return made
-
-    def _tool_parser(self, conversation: Conversation) -> str | None:
-        """The name of the tool parser that a conversation needs; raises ParameterError where there is none."""
-        choice = conversation.tool_choice
-        if conversation.tools:
-            if choice == "none":
-                # As vLLM does: some models mark texts, too, in a way that their tool parser alone knows.
-                return self._settings.tool_call_parser
-            if conversation.forced:
-                return self._settings.tool_call_parser or FORCED
-            if self._settings.tool_call_parser:
-                return self._settings.tool_call_parser
-            raise ParameterError(
-                f"{TOOL_CHOICE}: expected none or a forced call (auto needs option.tool_call_parser), got 'auto'",
-                TOOL_CHOICE,
-            )
-        return None
-
-
-def _parser(tool_parser: str | None, reasoning_parser: str | None, settings: Settings) -> Any:
-    """vLLM's combined parser class of these names; None without any."""
-    try:
-        return part("vllm.parser:ParserManager").get_parser(
-            tool_parser_name=tool_parser,
-            reasoning_parser_name=reasoning_parser,
-            enable_auto_tools=tool_parser is not None,
-            model_name=settings.model_id,
-        )
-    except Exception as error:
-        option = "reasoning_parser" if tool_parser is None else "tool_call_parser"
-        raise OptionError(f"option.{option}: {error.__cause__ or error}", option) from error
+        return None if self._parsers is None else self._parsers.tool_format(conversation, request)
 
 
 def _is_plain(conversation: Conversation, messages: Iterable[dict[str, Any]]) -> bool:
@@ -411,12 +275,6 @@ def _is_plain(conversation: Conversation, messages: Iterable[dict[str, Any]]) ->
 
 
 TEXT = {"role", "content"}
-
-
-def _lists_calls(schema: Any) -> bool:
-    """Whether a forced call is written as a list of calls, by the schema that vLLM guides it with."""
-    items = schema.get("items") if isinstance(schema, dict) and schema.get("type") == "array" else None
-    return isinstance(items, dict) and "anyOf" in items
 
 
 def _path(steps: Sequence[int | str]) -> str:

@@ -119,7 +119,7 @@ OTHERS = {
     "io": ("getvalue",),
     "concurrent.futures": ("cancel_futures",),
     "dataclasses": ("frozen",),
-    "hashlib": ("hexdigest",),
+    "hashlib": ("digest", "hexdigest"),
     "huggingface_hub": ("files_metadata", "rfilename", "siblings"),
     "llguidance": ("log_level",),
     "mistral_common": ("get_lark_for_json_schema", "id_to_byte_piece", "id_to_piece", "values"),

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from contextlib import suppress
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
-import msgspec
 import pytest
 
-from ....kit.answers.openai import SETTINGS
 from ....kit.api.engine import Splitter
 from ....kit.api.errors import OptionError
 from ....kit.api.types import Conversation, Token
+from ....kit.engines.parsing import chat_renderer
 from ....kit.models.any_tokens import AnyTokenizer
 
 pytestmark = pytest.mark.engine
@@ -49,16 +47,8 @@ class Family:
     def __init__(self, name: str, tokenizer: Any, model_config: Any) -> None:
         from vllm.reasoning import ReasoningParserManager
 
-        from lmi.model.vllm.request.chat import ChatRenderer
-
         self.tokenizer: Any = AnyTokenizer(tokenizer)
-        core: Any = SimpleNamespace(
-            get_tokenizer=lambda: self.tokenizer,
-            model_config=model_config,
-            renderer=SimpleNamespace(mm_processor=None),
-            end_ids=lambda: frozenset({tokenizer.eos_token_id}),
-        )
-        self.chat = ChatRenderer(core, msgspec.structs.replace(SETTINGS, reasoning_parser=name))
+        self.chat = chat_renderer(self.tokenizer, model_config, reasoning_parser=name)
         self._kind = ReasoningParserManager.get_reasoning_parser(name)
         self._model_config = model_config
         self.word: list[int] = tokenizer.encode("Let me see", add_special_tokens=False)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from itertools import pairwise
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -15,9 +14,9 @@ from hypothesis import strategies as st
 
 from ....demo.model import Question, question
 from ....kit.answers.events import join_calls
-from ....kit.answers.openai import SETTINGS
 from ....kit.api.errors import OptionError, ParameterError
 from ....kit.api.types import Conversation, Token
+from ....kit.engines.parsing import chat_renderer
 from ....kit.models.any_tokens import AnyTokenizer
 
 pytestmark = pytest.mark.engine
@@ -47,20 +46,6 @@ def model_config(demo_model: Path) -> Any:
     return EngineArgs(model=str(demo_model), enforce_eager=True).create_model_config()
 
 
-def side(tokenizer: Any, model_config: Any, **options: Any) -> Any:
-    """What an engine with these options has of conversations."""
-    from lmi.model.vllm.request.chat import ChatRenderer
-
-    # Without a processor of images: the model has text alone.
-    llm: Any = SimpleNamespace(
-        get_tokenizer=lambda: tokenizer,
-        model_config=model_config,
-        renderer=SimpleNamespace(mm_processor=None),
-        end_ids=lambda: frozenset({tokenizer.eos_token_id}),
-    )
-    return ChatRenderer(llm, msgspec.structs.replace(SETTINGS, **options))
-
-
 def asking() -> Conversation:
     return Conversation(
         messages=({"role": "user", "content": "How is the weather?"},), tools=(WEATHER,), tool_choice="auto"
@@ -70,7 +55,7 @@ def asking() -> Conversation:
 @pytest.mark.parametrize("role", ["system", "user", "assistant", "tool", "function", "developer", "ipython"])
 def test_texts_alone_are_as_if_validated(tokenizer: Any, model_config: Any, role: str) -> None:
     messages = ({"role": role, "content": ""}, {"role": "user", "content": "Hi"})
-    chat = side(tokenizer, model_config)
+    chat = chat_renderer(tokenizer, model_config)
     made = chat.request(Conversation(messages=messages, template_arguments={"a": 1}, add_special_tokens=True))
     validated = type(made)(**made.model_dump(exclude_unset=True))
     assert made.messages == [*messages]
@@ -80,7 +65,7 @@ def test_texts_alone_are_as_if_validated(tokenizer: Any, model_config: Any, role
 @pytest.mark.parametrize("message", [{"role": 5, "content": "Hi"}, {"role": "user", "content": 5}, {"content": "Hi"}])
 def test_what_is_no_text_is_validated(tokenizer: Any, model_config: Any, message: dict[str, Any]) -> None:
     with pytest.raises(ParameterError, match=r"^prompt\.messages\[0\]: "):
-        side(tokenizer, model_config).request(Conversation(messages=(message,)))
+        chat_renderer(tokenizer, model_config).request(Conversation(messages=(message,)))
 
 
 def tokens(tokenizer: Any, text: str) -> list[Token]:
@@ -93,7 +78,7 @@ def tokens(tokenizer: Any, text: str) -> list[Token]:
 
 def plain_answer(tokenizer: Any, model_config: Any, name: str) -> str:
     """The text that a parser leaves of an answer without a call."""
-    chat = side(tokenizer, model_config, tool_call_parser=name)
+    chat = chat_renderer(tokenizer, model_config, tool_call_parser=name)
     request = chat.request(asking())
     splitter = chat.splitter(asking(), request, [1, 2, 3])
     part = splitter.feed(tokens(tokenizer, ANSWER), ended=True)
@@ -139,7 +124,7 @@ def test_a_parser_for_other_models_fails_the_start(tokenizer: Any, model_config:
     with pytest.raises(
         OptionError, match=f"^option.tool_call_parser: '{name}' cannot be used with this model: .*token"
     ):
-        side(tokenizer, model_config, tool_call_parser=name)
+        chat_renderer(tokenizer, model_config, tool_call_parser=name)
 
 
 @pytest.mark.parametrize("cuts", [1, 3, 1000])
@@ -150,7 +135,7 @@ def test_a_parser_that_cannot_stream_parses_the_answer_at_its_end(
     """vLLM's phi4_mini_json gives nothing for single tokens."""
     cities = [{"name": "get_weather", "arguments": {"city": city}} for city in ("Paris", "Rome")]
     asked = msgspec.structs.replace(asking(), parallel_tool_calls=not one_call)
-    chat = side(AnyTokenizer(tokenizer), model_config, tool_call_parser="phi4_mini_json")
+    chat = chat_renderer(AnyTokenizer(tokenizer), model_config, tool_call_parser="phi4_mini_json")
     splitter = chat.splitter(asked, chat.request(asked), [])
     parts = tokens(tokenizer, "functools" + json.dumps(cities))
     fed = [
@@ -196,7 +181,7 @@ def test_arguments_come_as_they_are_written_unless_a_call_is_held_back(
     tokenizer: Any, model_config: Any, name: str, held: bool
 ) -> None:
     """Those of families whose streams vLLM reads wrong (tests/families) are held back until each is whole."""
-    chat = side(tokenizer, model_config, tool_call_parser=name)
+    chat = chat_renderer(tokenizer, model_config, tool_call_parser=name)
     splitter = chat.splitter(asking(), chat.request(asking()), [])
     parts = tokens(tokenizer, WRITTEN[name])
     fed = [splitter.feed([token], ended=token is parts[-1]) for token in parts]
@@ -210,7 +195,7 @@ ANSWERED = [question(kind) for kind in ("plain", "reasoning", "tool_call", "para
 
 @pytest.mark.parametrize("asked", ANSWERED, ids=lambda asked: asked.kind)
 def test_any_split_of_the_tokens_gives_the_same_message(tokenizer: Any, model_config: Any, asked: Question) -> None:
-    chat = side(tokenizer, model_config, tool_call_parser="hermes", reasoning_parser="qwen3")
+    chat = chat_renderer(tokenizer, model_config, tool_call_parser="hermes", reasoning_parser="qwen3")
     parts = tokens(tokenizer, asked.answer)
     one_by_one = split(chat, asked, [[token] for token in parts])
     assert bool(one_by_one[2]) is bool(asked.tools)
@@ -228,7 +213,7 @@ def test_any_split_of_the_tokens_gives_the_same_message(tokenizer: Any, model_co
 @pytest.mark.parametrize("earlier", ["<think>\nSo.\n</think>\n\nYes.", "<think>\nSo", "It writes </think>.", "Yes."])
 def test_an_answer_thinks_whatever_earlier_messages_thought(tokenizer: Any, model_config: Any, earlier: str) -> None:
     """vLLM's parsers alone look for the end of a thought in all of the prompt, and take the next one for text."""
-    chat = side(tokenizer, model_config, reasoning_parser="qwen3")
+    chat = chat_renderer(tokenizer, model_config, reasoning_parser="qwen3")
     conversation = Conversation(messages=({"role": "user", "content": "?"},))
     prompt = f"<|im_start|>assistant\n{earlier}<|im_end|>\n<|im_start|>user\n?<|im_end|>\n<|im_start|>assistant\n"
     answer = question("reasoning").answer
@@ -258,7 +243,7 @@ THOUGHT = "<think>Let me see.</think>"
 def test_an_answer_has_its_own_reasoning(
     tokenizer: Any, model_config: Any, reasoner: str, prompt: str, answer: str, stream: bool
 ) -> None:
-    chat = side(tokenizer, model_config, tool_call_parser="hermes", reasoning_parser=reasoner)
+    chat = chat_renderer(tokenizer, model_config, tool_call_parser="hermes", reasoning_parser=reasoner)
     ids = tokenizer.encode(prompt, add_special_tokens=False)
     splitter = chat.splitter(asking(), chat.request(asking()), ids)
     said = tokens(tokenizer, answer)

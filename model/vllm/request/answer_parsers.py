@@ -1,0 +1,210 @@
+"""vLLM's parsers of a model's answers: which of them a conversation needs, and what they are told.
+
+Conversation, vLLM's request --AnswerParsers.splitter--> Splitter (text/answers/parsers.py)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ...errors import OptionError, ParameterError
+from ...events import Token
+from ...generation import Conversation
+from ...options import Settings
+from ...text.answers.call_ids import MISTRAL, call_ids, calls_in
+from ...text.answers.call_reader import CallForm, form_of
+from ...text.answers.forced_calls import ForcedCalls
+from ...text.answers.marked_reasoning import MARKED
+from ...text.answers.parsers import Splitter
+from ...text.answers.reasoning import Reasoning
+from ..core import Core
+from ..guides.beginning import Beginning, beginning
+from ..guides.joined import tool_format
+from ..library.internals import keep_linear
+from ..library.parts import part
+from .marks import ReasoningMarks
+
+__all__ = ["AnswerParsers"]
+
+FORCED = "pythonic"
+"""A tool parser for calls that a request forces where the options name none. It leaves these to vLLM's guided decoding,
+which makes them JSON; others have the calls made in their own form from vLLM 0.32 on (structural tags)."""
+ID_TYPE = "vllm.parser.abstract_parser:get_tool_call_id_type"
+TOOL_CHOICE = "prompt.tool_choice"
+"""Path of what is refused."""
+
+
+class AnswerParsers:
+    """Those of one model; raises OptionError where the options name what vLLM does not have."""
+
+    def __init__(self, core: Core, settings: Settings) -> None:
+        self._core = core
+        self._settings = settings
+        by_mistral = part("vllm.utils.mistral:is_mistral_tokenizer")(core.get_tokenizer())
+        self._ids: str = MISTRAL if by_mistral else part(ID_TYPE)(core.model_config)
+        """Which ids calls have."""
+        # Fails at start, not at the first request that needs a parser. Some need a model's own tokens.
+        tried = getattr(self._try("tool_call_parser", settings.tool_call_parser, None), "tool_parser", None)
+        self._by_engine = getattr(tried, "engine_based_streaming", False)
+        """Whether vLLM reads both streams and whole answers by one machine."""
+        reasoner = getattr(self._try("reasoning_parser", None, settings.reasoning_parser), "reasoning_parser", None)
+        self._marks = ReasoningMarks(core, self.reasoner)
+        _, end = self._marks.of(settings.default_chat_template_kwargs or {})
+        self.reasoning_end = None if reasoner is None else -1 if end is None else end
+        """The token that ends reasoning; None: there is none, -1: it is not known."""
+        self._ends = frozenset[int]() if reasoner is None else core.end_ids()
+
+    def of(self, conversation: Conversation, request: Any) -> Any:
+        """A parser for the answer to a request, vLLM's form of the conversation; None where there is nothing to parse.
+        Raises ParameterError.
+        """
+        arguments = request.chat_template_kwargs or {}
+        return self._new(self._tool_parser(conversation), self._settings.reasoning_parser, request.tools, arguments)
+
+    def splitter(
+        self, conversation: Conversation, request: Any, prompt_ids: list[int], *, reasons: bool = True
+    ) -> Splitter | None:
+        """A splitter for one sequence; None where the answer is text as it is.
+
+        `reasons`: whether reasoning may come.
+        """
+        guide = request.structured_outputs
+        forced = None
+        if guide is not None and guide.json is not None:
+            # Only for a forced call; what it is, guided decoding says, and not the family of the model.
+            function = None if _lists_calls(guide.json) else conversation.function
+            forced = ForcedCalls(function, call_ids(self._ids, calls_in(conversation.messages)))
+        tool_parser = self._tool_parser(conversation) if forced is None else None
+        reasoner = self._settings.reasoning_parser if reasons else None
+        if tool_parser is None and reasoner is None and forced is None:
+            return None
+        arguments = request.chat_template_kwargs or {}
+
+        def make(*, reasoning: bool, calls: bool) -> Any:
+            return self._new(tool_parser if calls else None, reasoner if reasoning else None, request.tools, arguments)
+
+        return Splitter(
+            make,
+            request,
+            self._reasoning(prompt_ids, arguments),
+            forced=forced,
+            marks=MARKED.get(reasoner or ""),
+            form=None if conversation.tool_choice == "none" else self._held(tool_parser),
+            one_call=not conversation.parallel_tool_calls,
+            show_reasoning=conversation.include_reasoning,
+        )
+
+    def _held(self, tool_parser: str | None) -> CallForm | None:
+        """How calls are held back; None where vLLM's parser reads the calls of streams."""
+        form = form_of(tool_parser, self._settings.reasoning_parser)
+        return None if form is None or (self._by_engine and not form.by_engine) else form
+
+    def _is_blank(self, token_id: int) -> bool:
+        """Whether a token is nothing but white space."""
+        return not self._core.get_tokenizer().decode([token_id]).strip()
+
+    def reasoner(self, arguments: dict[str, Any]) -> Any:
+        """vLLM's parser of the reasoning, for variables of the chat template; None where there is none."""
+        return getattr(self._new(None, self._settings.reasoning_parser, None, arguments), "reasoning_parser", None)
+
+    def _reasoning(self, prompt_ids: list[int], arguments: Mapping[str, Any]) -> Reasoning:
+        """Where the reasoning of an answer begins."""
+        start, end = self._marks.of(arguments)
+        return Reasoning(start, end, prompt_ids, self._ends, self._is_blank)
+
+    def beginning(
+        self, conversation: Conversation | None, request: Any, prompt_ids: list[int], *, waits: bool
+    ) -> Beginning:
+        """Where the guide of an answer begins; `request` is the conversation in vLLM's form, None for another prompt.
+
+        `waits`: whether the core can wait for the end of reasoning that may come.
+        """
+        arguments = {} if request is None else request.chat_template_kwargs or {}
+        reasoning = self._reasoning(prompt_ids, arguments)
+        if conversation is None:
+            return Beginning(at_once=not reasoning.open)
+        shown, name = conversation.include_reasoning, self._settings.reasoning_parser
+        parser = self.reasoner(arguments) if shown else None
+        start, end = self._marks.of(arguments)
+        marks = None if start is None or end is None else (start, end)
+        return beginning(name, parser, request, reasoning, marks if waits else None)
+
+    def tool_format(self, conversation: Conversation, request: Any) -> Any:
+        """The form of calls that may be made beside a guide (guides/joined.py); None where there is none."""
+        if not conversation.tools or conversation.forced or conversation.tool_choice == "none":
+            return None
+        parser = self._new(self._tool_parser(conversation), None, request.tools, request.chat_template_kwargs or {})
+        return tool_format(parser, request)
+
+    def _try(self, option: str, tool_parser: str | None, reasoning_parser: str | None) -> Any:
+        """A parser by itself; raises OptionError where vLLM does not have it, or it is not for this model."""
+        try:
+            return self._new(tool_parser, reasoning_parser, None, self._settings.default_chat_template_kwargs)
+        except OptionError:
+            raise
+        except Exception as error:
+            name = tool_parser or reasoning_parser
+            raise OptionError(f"option.{option}: {name!r} cannot be used with this model: {error}", option) from error
+
+    def feed_once(self, conversation: Conversation, request_of: Callable[[Conversation], Any]) -> None:
+        """Raises OptionError for a tool parser that vLLM lists without being able to use it so, by an answer.
+
+        `request_of`: makes vLLM's form of a conversation, for which a parser is asked, too.
+        """
+        try:
+            splitter = self.splitter(conversation, request_of(conversation), [])
+            if splitter is not None:
+                splitter.feed([Token(0, "a")], ended=True)
+        except RuntimeError as error:
+            message = f"option.tool_call_parser: {self._settings.tool_call_parser!r} is not supported: {error}"
+            raise OptionError(message, "tool_call_parser") from error
+
+    def _new(
+        self, tool_parser: str | None, reasoning_parser: str | None, tools: Any, arguments: Mapping[str, Any]
+    ) -> Any:
+        parser = _parser(tool_parser, reasoning_parser, self._settings)
+        if parser is None:
+            return None
+        config = self._core.model_config
+        # Some parsers write into the variables, which the template is yet to get.
+        made = parser(self._core.get_tokenizer(), tools, chat_template_kwargs={**arguments}, model_config=config)
+        keep_linear(made)
+        return made
+
+    def _tool_parser(self, conversation: Conversation) -> str | None:
+        """The name of the tool parser that a conversation needs; raises ParameterError where there is none."""
+        choice = conversation.tool_choice
+        if conversation.tools:
+            if choice == "none":
+                # As vLLM does: some models mark texts, too, in a way that their tool parser alone knows.
+                return self._settings.tool_call_parser
+            if conversation.forced:
+                return self._settings.tool_call_parser or FORCED
+            if self._settings.tool_call_parser:
+                return self._settings.tool_call_parser
+            raise ParameterError(
+                f"{TOOL_CHOICE}: expected none or a forced call (auto needs option.tool_call_parser), got 'auto'",
+                TOOL_CHOICE,
+            )
+        return None
+
+
+def _parser(tool_parser: str | None, reasoning_parser: str | None, settings: Settings) -> Any:
+    """vLLM's combined parser class of these names; None without any."""
+    try:
+        return part("vllm.parser:ParserManager").get_parser(
+            tool_parser_name=tool_parser,
+            reasoning_parser_name=reasoning_parser,
+            enable_auto_tools=tool_parser is not None,
+            model_name=settings.model_id,
+        )
+    except Exception as error:
+        option = "reasoning_parser" if tool_parser is None else "tool_call_parser"
+        raise OptionError(f"option.{option}: {error.__cause__ or error}", option) from error
+
+
+def _lists_calls(schema: Any) -> bool:
+    """Whether a forced call is written as a list of calls, by the schema that vLLM guides it with."""
+    items = schema.get("items") if isinstance(schema, dict) and schema.get("type") == "array" else None
+    return isinstance(items, dict) and "anyOf" in items
