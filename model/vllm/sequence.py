@@ -148,7 +148,7 @@ class OutputSequence:
             group.prompt_ids, sampling.skip_special_tokens, sampling.spaces_between_special_tokens
         )
         self._stream = stream = generation.stream
-        by_tokens = splitter is not None and (stream or not isinstance(splitter, Splitter))
+        by_tokens = splitter is not None and (stream or splitter.by_tokens)
         kept = generation.tokens or by_tokens
         self.text = Detokenizer(decode, kept)
         if stops := sampling.stop:
@@ -277,7 +277,7 @@ class OutputSequence:
         count = self.text.count
         delta = Delta(self.index, text, tokens, Finish(ended, stop, count, self._cumulative, **finish))
         splitter = self._splitter
-        if not self._stream and (splitter is None or isinstance(splitter, Splitter)):
+        if isinstance(splitter, Splitter) and not (self._stream or splitter.by_tokens):
             return split_whole(splitter, delta, self._all_ids[:count])
         return split(splitter, delta, shown=self.group.generation.tokens)
 

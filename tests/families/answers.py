@@ -151,6 +151,8 @@ class Parsers:
         if splitter is None:
             return Answer("".join(token.text for token in tokens))
         answer = Answer()
+        if size is None and splitter.by_tokens:
+            size = len(tokens)
         if size is None:
             text = "".join(token.text for token in tokens)
             parts = [splitter.whole(text, [token.id for token in tokens], cut=case.cut)]

@@ -59,15 +59,14 @@ def known() -> tuple[set[str], set[str]]:
 def judged(ours: Mapping[str, bool], theirs: Mapping[str, bool]) -> str:
     """What is to be said of a case, by the ways that are right: "" where nothing is.
 
-    "wrong": vLLM is right whole and ours is not; or vLLM is right in any way, and our stream is not. "whole": vLLM is
-    wrong whole, as ours is, and our streams are right. "neither": nobody is right.
+    "wrong": vLLM is right in a way in which we are not, or in any way where we are not right whole. "streams": nobody's
+    streams are right, but the whole answer is. "neither": nobody is right.
     """
     if all(ours.values()):
         return ""
-    whole, streams = ours["whole"], all(right for way, right in ours.items() if way != "whole")
-    if (theirs["whole"] and not whole) or (any(theirs.values()) and not streams):
+    if any(theirs[way] and not right for way, right in ours.items()) or (any(theirs.values()) and not ours["whole"]):
         return "wrong"
-    return "whole" if streams and len(ours) > 1 else "neither"
+    return "streams" if ours["whole"] else "neither"
 
 
 def made_for(family: Family, config: Any) -> Iterator[tuple[Pair, Case, Parsers]]:

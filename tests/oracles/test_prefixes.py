@@ -134,7 +134,7 @@ def test_a_prompt_begins_with_the_one_before_it_and_its_answer(
             tokens = tuple(Token(token, tokenizer.decode([token])) for token in written[:-1])
             delta = split(splitter, Delta(0, text, tokens, end()), shown=True)
         else:
-            assert splitter is None or isinstance(splitter, Splitter)
+            assert isinstance(splitter, Splitter)
             delta = split_whole(splitter, Delta(0, text, finish=end()), written)
         answer = json.loads(feed(made.reply, Started(len(ids)), delta)[-1])
         assert "think>" not in json.dumps(answer)

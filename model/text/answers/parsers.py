@@ -65,16 +65,22 @@ class Splitter:
         forced: ForcedCalls | None = None,
         marks: Marks | None = None,
         form: CallForm | None = None,
+        text_start: str = "",
+        by_tokens: bool = False,
         one_call: bool,
         show_reasoning: bool,
     ) -> None:
         """With `forced`, what the parsers leave as text is the JSON of a forced call.
 
         marks: of reasoning that is read here. form: of calls that are held back until each is whole.
+        text_start: what an answer without reasoning begins with; empty: anything.
         """
         self._make = make
         self._request = request
         self._prompt = reasoning
+        self._text_start = text_start
+        self.by_tokens = by_tokens
+        """Whether an answer that is not streamed is fed by its tokens, too."""
         self._forced = forced
         self._marked = MarkedReasoning(marks) if marks else None
         self._holding = HeldCalls(form, self._for_calls, request) if form and forced is None else None
@@ -96,7 +102,7 @@ class Splitter:
         self._ids: list[int] = []
         self._texts: list[str] = []
         self._blank: list[tuple[str, int]] = []
-        """White space that the answer begins with, as text and token: reasoning may follow."""
+        """What the answer begins with and says nothing yet of whether reasoning follows, as text and token."""
         self._unsent: list[Token] = []
         """Tokens of calls that are held back."""
         self._told = Told()
@@ -117,6 +123,11 @@ class Splitter:
         part = Part()
         tokens = list(tokens)
         self._cut = cut
+        if ended and tokens and not self._texts and (not self.by_tokens or self._prompt.ended_by([token.id for token in tokens])):
+            # It has come at once: there is no need to read it as a stream.
+            part = self.whole("".join(token.text for token in tokens), [token.id for token in tokens], cut=cut)
+            part.tokens = tokens
+            return part
         holding = self._holding
         for position, token in enumerate(tokens, 1):
             self._take(part, token.text, [token.id], ended and position == len(tokens))
@@ -199,12 +210,17 @@ class Splitter:
         self._ids += ids
         self._texts.append(text)
         if not self._begun:
-            # All before was white space.
+            # All before was white space, or begins what text begins with.
             begins = False if self._prompt.open else self._prompt.begun_by(ids)
-            if begins is None and not last:
+            said, start = "".join(self._texts), self._text_start
+            if not last and (begins is None or (len(said) < len(start) and start.startswith(said))):
                 self._blank.append((text, ids[0]))
                 return
             self._begin(begins=bool(begins))
+            if start and said.startswith(start):
+                # As if the prompt had ended the reasoning.
+                end = self._parser.reasoning_parser.reasoning_end_str
+                self._before = self._parser.model_tokenizer.encode(end, add_special_tokens=False)
             for blank, token_id in () if begins else self._blank:
                 self._parse(part, blank, [token_id], last=False)
         self._parse(part, text, ids, last=last)
@@ -270,15 +286,19 @@ class Splitter:
         more: dict[str, Any] = {}
         if hasattr(parser, "set_prompt_token_ids"):  # vLLM 0.32
             more["model_output_token_ids"] = self._ids
+        # Without it, parsers look for the first mark of reasoning in what it and the text say.
+        opening = self._prompt.opening if self._marked is None else ""
         try:
-            reasoning, content, calls = parser.parse(text, self._request, enable_auto_tools=True, **more)
+            reasoning, content, calls = parser.parse(opening + text, self._request, enable_auto_tools=True, **more)
         except Exception:
             # A call that was cut off, say.
             log.debug("a tool call or reasoning parser failed: the response is treated as text", exc_info=True)
             reasoning, content, calls = None, None, None
         if not content and not calls:
             # Parsers drop calls that they cannot read.
-            reasoning, content = self._without_calls(text)
+            reasoning, content = self._without_calls(text, opening)
+        # Some take no notice of it.
+        reasoning = reasoning.removeprefix(opening) if reasoning else reasoning
         if not calls:
             self._note_dropped(text, content)
         made = [
@@ -287,10 +307,10 @@ class Splitter:
         ]
         return reasoning, content, made
 
-    def _without_calls(self, text: str) -> tuple[str | None, str | None]:
-        """Reasoning and text of all of an answer without calls."""
+    def _without_calls(self, text: str, opening: str) -> tuple[str | None, str | None]:
+        """Reasoning and text of all of an answer without calls, whose reasoning the prompt opens with `opening`."""
         try:
-            reasoning, content = self._parser.extract_reasoning(text, self._request)
+            reasoning, content = self._parser.extract_reasoning(opening + text, self._request)
         except Exception:
             log.debug("a reasoning parser failed: the response is treated as text", exc_info=True)
             return None, text

@@ -23,7 +23,12 @@ class Part:
 
 
 class TokenSplitter(Protocol):
-    """What splits an answer as its tokens come; one that is not streamed, too, where it is no Splitter."""
+    """What splits an answer as its tokens come."""
+
+    @property
+    def by_tokens(self) -> bool:
+        """Whether an answer that is not streamed is fed so, too."""
+        ...
 
     @property
     def reasoning_tokens(self) -> int:

@@ -21,14 +21,13 @@ class Reasoning:
         end: int | None,
         prompt_ids: Sequence[int],
         ends: Collection[int] = frozenset(),
-        is_blank: Callable[[int], bool] = lambda _: False,
+        text_of: Callable[[int], str] = str,
     ) -> None:
-        """`start` and `end`: the two tokens; `ends`: those that end a message; `is_blank`: whether a token is nothing
-        but white space.
-        """
+        """`start` and `end`: the two tokens; `ends`: those that end a message; `text_of`: a token's text."""
         self._start = start
         self._end = end
-        self._is_blank = is_blank
+        self._end_ids = ends
+        self._text_of = text_of
         self.known = start is not None and end is not None
         """Whether this is known at all: some models mark their reasoning in other ways."""
         self.prompt = prompt_ids
@@ -44,19 +43,24 @@ class Reasoning:
             self.open = self.known and self.ids[:1] == [start]
         elif self.known:
             self.ids = []
+        self.opening = text_of(start) if self.open and start is not None else ""
+        """With what the prompt opens the reasoning."""
 
     def begun_by(self, ids: Sequence[int]) -> bool | None:
         """Whether an answer that begins with `ids` begins its own reasoning; None where more tokens must tell."""
         if not self.known:
             return False
-        first = next((token_id for token_id in ids if token_id == self._start or not self._is_blank(token_id)), None)
+        first = next((token_id for token_id in ids if token_id == self._start or self._text_of(token_id).strip()), None)
         return None if first is None else first == self._start
 
     def ended_by(self, ids: Sequence[int]) -> bool:
-        """Whether all of an answer, `ids`, ends reasoning that neither it nor its prompt began.
+        """Whether all of an answer, `ids`, ends reasoning that neither it nor its prompt began, and goes on: some models
+        end their texts with the same token.
 
         Of a stream nobody knows that in time: it would have to take every plain answer for reasoning.
         """
         marks = (self._start, self._end)
-        first = next((token_id for token_id in ids if token_id in marks), None)
-        return self.known and self.ids[:1] != [self._end] and first == self._end
+        at = next((at for at, token_id in enumerate(ids) if token_id in marks), -1)
+        if not self.known or self.open or at < 0 or ids[at] == self._start or self.ids[:1] == [self._end]:
+            return False
+        return any(token_id not in self._end_ids for token_id in ids[at + 1 :])

@@ -23,18 +23,18 @@ def split(splitter: TokenSplitter | None, delta: Delta, *, shown: bool) -> Delta
     """`delta` of a stream, taken apart where there is a splitter; its tokens only where they are `shown`."""
     if splitter is None:
         return delta
-    finish = delta.finish
-    part = splitter.feed(delta.tokens, ended=finish is not None, cut=finish is not None and finish.reason in CUT)
+    part = splitter.feed(delta.tokens, ended=delta.finish is not None, cut=_is_cut(delta))
     return _with(part, delta, splitter, part.tokens if shown else ())
 
 
-def split_whole(splitter: Splitter | None, delta: Delta, ids: list[int]) -> Delta:
-    """`delta`, all of an answer that is not streamed, of these tokens; taken apart where there is a splitter."""
-    finish = delta.finish
-    if splitter is None or finish is None:
-        return delta
-    part = splitter.whole(delta.text, ids, cut=finish.reason in CUT)
+def split_whole(splitter: Splitter, delta: Delta, ids: list[int]) -> Delta:
+    """`delta`, all of an answer that is not streamed, of these tokens, taken apart."""
+    part = splitter.whole(delta.text, ids, cut=_is_cut(delta))
     return _with(part, delta, splitter, delta.tokens)
+
+
+def _is_cut(delta: Delta) -> bool:
+    return delta.finish is not None and delta.finish.reason in CUT
 
 
 def _with(part: Part, delta: Delta, splitter: TokenSplitter, tokens: Iterable[Token]) -> Delta:

@@ -30,6 +30,10 @@ __all__ = ["AnswerParsers"]
 FORCED = "pythonic"
 """A tool parser for calls that a request forces where the options name none. It leaves these to vLLM's guided decoding,
 which makes them JSON; others have the calls made in their own form from vLLM 0.32 on (structural tags)."""
+BY_TOKENS = frozenset({"deepseek_v32", "ernie45", "gemma4", "kimi_k3", "minicpm5", "plamo3", ("muse_glimmer", None)})
+"""Names of tool and of reasoning parsers, or a pair, that read streams better than whole answers (tests/families)."""
+TEXT_STARTS: Mapping[str | None, str] = {"kimi_k3": "<|open|>response<|sep|>"}
+"""By the name of a reasoning parser, what answers without reasoning begin with; its streams are all reasoning then."""
 ID_TYPE = "vllm.parser.abstract_parser:get_tool_call_id_type"
 TOOL_CHOICE = "prompt.tool_choice"
 """Path of what is refused."""
@@ -91,6 +95,8 @@ class AnswerParsers:
             forced=forced,
             marks=MARKED.get(reasoner or ""),
             form=None if conversation.tool_choice == "none" else self._held(tool_parser),
+            text_start=TEXT_STARTS.get(reasoner, ""),
+            by_tokens=not BY_TOKENS.isdisjoint((tool_parser, reasoner, (tool_parser, reasoner))),
             one_call=not conversation.parallel_tool_calls,
             show_reasoning=conversation.include_reasoning,
         )
@@ -100,9 +106,9 @@ class AnswerParsers:
         form = form_of(tool_parser, self._settings.reasoning_parser)
         return None if form is None or (self._by_engine and not form.by_engine) else form
 
-    def _is_blank(self, token_id: int) -> bool:
-        """Whether a token is nothing but white space."""
-        return not self._core.get_tokenizer().decode([token_id]).strip()
+    def _text_of(self, token_id: int) -> str:
+        text: str = self._core.get_tokenizer().decode([token_id])
+        return text
 
     def reasoner(self, arguments: dict[str, Any]) -> Any:
         """vLLM's parser of the reasoning, for variables of the chat template; None where there is none."""
@@ -111,7 +117,7 @@ class AnswerParsers:
     def _reasoning(self, prompt_ids: list[int], arguments: Mapping[str, Any]) -> Reasoning:
         """Where the reasoning of an answer begins."""
         start, end = self._marks.of(arguments)
-        return Reasoning(start, end, prompt_ids, self._ends, self._is_blank)
+        return Reasoning(start, end, prompt_ids, self._ends, self._text_of)
 
     def beginning(
         self, conversation: Conversation | None, request: Any, prompt_ids: list[int], *, waits: bool

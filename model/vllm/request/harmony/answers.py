@@ -40,6 +40,9 @@ ROLE = re.compile(r"(<\|start\|>)?(assistant)?")
 class HarmonySplitter:
     """Takes one sequence's answer apart."""
 
+    by_tokens = True
+    """Whether an answer that is not streamed is fed by its tokens, too."""
+
     def __init__(
         self,
         encoding: Any,

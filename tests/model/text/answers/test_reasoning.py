@@ -49,7 +49,7 @@ def test_only_what_stands_behind_the_last_message_says_whether_an_answer_thinks(
     ],
 )
 def test_the_first_tokens_say_whether_an_answer_begins_its_own_reasoning(ids: list[int], begun: bool | None) -> None:
-    assert Reasoning(START, END, [8], {EOS}, BLANK.__eq__).begun_by(ids) is begun
+    assert Reasoning(START, END, [8], {EOS}, lambda token: " " if token == BLANK else "a").begun_by(ids) is begun
 
 
 def test_where_the_tokens_are_not_known_anything_may_be_reasoning() -> None:
