@@ -8,6 +8,7 @@ prompt_limits.py      how long a prompt may be, and what it leaves for the answe
 prompt_pieces.py      those of a long prompt in pieces, and put together again
 prompt_tokens.py      what is told of a prompt of which only the tokens are wanted
 template_messages.py  the messages of a conversation as chat templates take them
+efforts.py            how much a model is to think, of what it knows
 chat_template.py      the template that the options give instead of the model's
 grammar_limits.py     what a grammar may repeat; structural_tags.py: the same of a guide of guides
 """

@@ -53,6 +53,8 @@ class GuideBackends:
         self._named: str = config.structured_outputs_config.backend
         self.decides = self._named == AUTO
         """Whether it is decided here, for each request; vLLM is not to check it again."""
+        self.takes_formats = self._named in (AUTO, XGRAMMAR)
+        """Whether a structural tag of formats can be compiled, which xgrammar alone takes."""
         self._diffusion = bool(getattr(config.model_config, "is_diffusion", False))
         self._tokenizer = tokenizer
         self._mistral: bool = part("vllm.utils.mistral:is_mistral_tokenizer")(tokenizer)
@@ -74,7 +76,7 @@ class GuideBackends:
                 raise ParameterError(f"{path}: it cannot be compiled: it is empty", path)
         if bound:
             bounded(path, made)
-        if self._named not in (AUTO, XGRAMMAR) and _is_formats(made.structural_tag):
+        if not self.takes_formats and _is_formats(made.structural_tag):
             message = f"{path}: only xgrammar can guide it, which option.structured_outputs_config does not allow"
             raise UnsupportedError(f"{message}: expected the backend auto or xgrammar, got {self._named}", path)
         if self._named not in (AUTO, XGRAMMAR, GUIDANCE):

@@ -36,8 +36,8 @@ def structured_outputs(
 
     A forced tool call (`request`, the conversation in vLLM's form) takes precedence over the request's own guide, and
     what strict tools ask for where there is none. Where tools may be called beside a guide, either holds:
-    `tool_format` is the form of such calls, None where that is not known and the guide holds alone. A grammar of calls
-    has the guide in it.
+    `tool_format` is the form of such calls, None where that is not known and the guide holds alone, as it does where
+    the options name a backend that takes no formats. A grammar of calls has the guide in it.
     """
     calls = getattr(request, "structured_outputs", None)
     has_guide = calls is not None and calls.grammar is not None
@@ -48,7 +48,7 @@ def structured_outputs(
     if guide is None:
         return None, None
     own = backends.compiled(GUIDE, asked := _of(guide))
-    either = None if tool_format is None or conversation is None else joined(asked, own, tool_format)
+    either = joined(asked, own, tool_format) if tool_format is not None and backends.takes_formats else None
     if either is not None and conversation is not None:
         return of_tools(either, conversation, backends, strict=True), GUIDE
     return own, GUIDE

@@ -11,8 +11,8 @@ from msgspec.structs import replace
 from ...errors import ParameterError
 from ...generation import Conversation, StructuredOutput
 from ...options import Settings
+from ...text.efforts import EFFORT
 from ..library.parts import part
-from .effort import EFFORT, effort_of
 from .grammars import mistral_misfit, writes_by_grammars
 from .messages import fitted
 
@@ -38,9 +38,10 @@ class MistralConversations:
         self._version: int = tokenizer.version
         self._thinks = getattr(tokenizer.instruct, "BEGIN_THINK", None) is not None
         efforts = getattr(getattr(tokenizer.tokenizer, "model_settings_builder", None), EFFORT, None)
-        self._efforts: tuple[str, ...] = (
+        self.efforts: tuple[str, ...] = (
             () if efforts is None else tuple(str(getattr(one, "value", one)) for one in efforts.values)
         )
+        """Those that the model's settings know; none where it has no settings."""
 
     def try_out(self, request: Callable[[Conversation], Any]) -> None:
         """Raises OptionError where mistral-common makes no grammars of calls, or not as this vLLM asks for them;
@@ -70,10 +71,9 @@ class MistralConversations:
         return fitted(messages, version=self._version, thinks=self._thinks)
 
     def arguments(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Of a template's arguments those that it has: chat templates pass over the others, too. Raises ParameterError
-        for a reasoning_effort that is none."""
-        effort = effort_of(given, self._efforts)
-        return {} if effort is None else {EFFORT: effort}
+        """Of a template's arguments, with an effort that it knows, those that it has: chat templates pass over the
+        others, too."""
+        return {EFFORT: given[EFFORT]} if self.efforts and EFFORT in given else {}
 
     def adjusts(self, request: Any, conversation: Conversation, guide: StructuredOutput | None) -> bool:
         """Whether vLLM's parser is to adjust `request`, its form of the conversation. With tools it guides every answer

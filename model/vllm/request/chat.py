@@ -16,6 +16,7 @@ from ...media.images import Image
 from ...options import Settings
 from ...text.answers.part import TokenSplitter
 from ...text.chat_template import chat_template
+from ...text.efforts import EFFORT, Efforts
 from ...text.template_messages import template_messages
 from ..core import Core
 from ..guides.backends import GuideBackends
@@ -42,6 +43,7 @@ THINKING = {"enable_thinking": True, "thinking": True}
 """Variables by which a template is told that the model thinks, by the names that templates have."""
 TRIED = 1 << 16
 """Characters of a trial's prompt that are looked at: a template may write any number."""
+TRIED_WITH = {"role": "user", "content": "a"}
 TRIAL = {"type": "function", "function": {"name": "a", "parameters": {"type": "object", "properties": {}}}}
 """A tool, to try parsers with."""
 
@@ -68,10 +70,13 @@ class ChatRenderer:
         """Whether the template shows images in results; None: it has not been tried."""
         self._parsers = None if self._harmony is not None else AnswerParsers(core, settings)
         """What takes other models' answers apart."""
+        own = self._harmony or self._mistral
+        self._efforts = Efforts(None if own is None else own.efforts, self._try_effort)
+        self._efforts.check(settings.default_chat_template_kwargs)
         if self._mistral is not None:
             self._mistral.try_out(self.request)
         if settings.tool_call_parser and self._parsers is not None:
-            asked = Conversation(messages=({"role": "user", "content": "a"},), tools=(TRIAL,), tool_choice="auto")
+            asked = Conversation(messages=(TRIED_WITH,), tools=(TRIAL,), tool_choice="auto")
             self._parsers.feed_once(asked, self.request)
 
     @property
@@ -100,7 +105,7 @@ class ChatRenderer:
             "add_generation_prompt": conversation.add_generation_prompt,
             "continue_final_message": conversation.continue_final_message,
             "add_special_tokens": conversation.add_special_tokens,
-            "chat_template_kwargs": self._variables(conversation.template_arguments) or None,
+            "chat_template_kwargs": self._variables(conversation.template_arguments, fit=template is None) or None,
             "chat_template": conversation.chat_template,
             "parallel_tool_calls": conversation.parallel_tool_calls,
         }
@@ -189,11 +194,22 @@ class ChatRenderer:
             raise UnsupportedError(f"{message}, got {truncate}", TRUNCATE)
         return prompt
 
-    def _variables(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Those of the template: what a request says of them goes before the options' defaults, as in vLLM's server."""
+    def _variables(self, given: Mapping[str, Any], *, fit: bool = True) -> dict[str, Any]:
+        """Those of the template: what a request says of them goes before the options' defaults, as in vLLM's server.
+
+        fit: whether the effort becomes one that the model knows; raises ParameterError then.
+        """
         defaults = self._settings.default_chat_template_kwargs
         merged = part("vllm.renderers.params:merge_kwargs")(defaults, given) if defaults else {**given}
-        return merged if self._mistral is None else self._mistral.arguments(merged)
+        fitted = self._efforts.fitted(merged) if fit else merged
+        return fitted if self._mistral is None else self._mistral.arguments(fitted)
+
+    def _try_effort(self, effort: Any) -> None:
+        """Raises what the model's template, or its reasoning parser, raises for an effort."""
+        variables = {**self._settings.default_chat_template_kwargs, EFFORT: effort}
+        self.render(self._form(messages=[TRIED_WITH], chat_template_kwargs=variables))
+        if self._parsers is not None:
+            self._parsers.reasoner(variables)
 
     def _roles_of(self, template: str | None) -> TemplateRoles:
         """Those of a request's template or of the model's. Some templates drop what was said before a model thought."""

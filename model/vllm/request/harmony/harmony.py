@@ -10,6 +10,7 @@ from ....generation import Conversation, Sampling
 from ....options import Settings
 from ....options.advice.parsers import GPT_OSS, misplaced_parsers
 from ....options.refusal import refuse
+from ....text.efforts import EFFORT
 from ...core import Core
 from ...guides.backends import GuideBackends, for_xgrammar
 from ...guides.structured import of_tools
@@ -17,7 +18,7 @@ from ...library.internals import tokenize_params
 from ...library.parts import part
 from .answers import HarmonySplitter
 from .guides import ANY, answer_tag, guided_format
-from .prompts import prompt_ids
+from .prompts import efforts, prompt_ids
 from .vocabulary import load_encoding
 
 if TYPE_CHECKING:
@@ -44,6 +45,8 @@ class Harmony:
         """Raises OptionError where the vocabulary is missing."""
         self._core = core
         self._encoding = load_encoding(core.get_tokenizer())
+        self.efforts = efforts()
+        """Those that these models know."""
         # Fails at the start, not at the first request, where openai_harmony is another than the one that we know.
         prompt_ids([{"role": "user", "content": ""}], None, None)
 
@@ -62,7 +65,7 @@ class Harmony:
             shortened("".join(_texts(messages)))
         told = [tool for tool in request.tools or () if not getattr(tool, "defer_loading", None)]
         arguments = request.chat_template_kwargs or {}
-        ids = prompt_ids(messages, told if tools and request.tools else None, arguments.get("reasoning_effort"))
+        ids = prompt_ids(messages, told if tools and request.tools else None, arguments.get(EFFORT))
         if _continues(request):
             # Without `<|end|><|start|>assistant`.
             ids = ids[:-3]

@@ -11,25 +11,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ....errors import ParameterError, UnsupportedError, one_line
+from ....errors import ParameterError, one_line
 from ...library.parts import part
 from ..prompt import client_errors
 
-__all__ = ["EFFORT", "prompt_ids"]
+__all__ = ["efforts", "prompt_ids"]
 
 UTILITIES = "vllm.entrypoints.openai.parser.harmony_utils"
-EFFORT = "prompt.template_arguments.reasoning_effort"
-"""The path of how much the model is to think."""
 
 
-def prompt_ids(messages: Sequence[Any], tools: Sequence[Any] | None, effort: Any) -> list[int]:
+def efforts() -> tuple[str, ...]:
+    """Those that these models know."""
+    return tuple(part(f"{UTILITIES}:REASONING_EFFORT"))
+
+
+def prompt_ids(messages: Sequence[Any], tools: Sequence[Any] | None, effort: str | None) -> list[int]:
     """The prompt of messages in OpenAI's form, with vLLM's form of the tools; raises ParameterError.
 
-    effort: low, medium or high; None leaves it to openai_harmony, which says medium.
+    effort: one of `efforts`; None leaves it to openai_harmony, which says medium.
     """
-    efforts = part(f"{UTILITIES}:REASONING_EFFORT")
-    if effort is not None and not (isinstance(effort, str) and effort in efforts):
-        raise UnsupportedError.of(EFFORT, effort, f"one of {', '.join(efforts)}, which this model knows")
     try:
         instructions, rest = part(f"{UTILITIES}:extract_instructions_from_messages")([*messages])
         made = part(f"{UTILITIES}:build_harmony_preamble")(

@@ -95,6 +95,25 @@ def test_a_family_whose_form_is_not_known_has_its_format_alone(demo_model: Path)
         engine.close()
 
 
+@pytest.mark.parametrize("backend", ["guidance", "outlines"])
+def test_a_format_holds_alone_where_the_options_name_a_backend_that_knows_no_form(
+    demo_model: Path, backend: str
+) -> None:
+    """As in vLLM's server: xgrammar alone takes the form of calls."""
+    named = json.dumps({"backend": backend})
+    engine = SaidEngine(demo_model, tool_call_parser="hermes", structured_outputs_config=named)
+    try:
+        asked = body(strict=None, form=FORMAT)
+        assert engine.guided_to("openai", asked, '{"n": 1}')
+        assert not engine.guided_to("openai", asked, "It is 5 degrees.")
+        assert not engine.guided_to("openai", asked, FORMS["hermes"]("pick", FITTING))
+        (record,) = engine.ask("openai", asked, engine.ids('{"n": 1}'))
+        assert json.loads(record)["choices"][0]["message"]["content"] == '{"n": 1}'
+        assert engine.guided_to("openai", body(strict=None), "It is 5 degrees.")
+    finally:
+        engine.close()
+
+
 def test_calls_are_read_beside_a_format(family: Any) -> None:
     engine, form = family
     answer = engine.ids(form("pick", FITTING))

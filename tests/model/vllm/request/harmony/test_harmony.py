@@ -65,6 +65,12 @@ def test_its_parsers_are_refused_for_another_model(option: str, name: str) -> No
         harmony_of(core, msgspec.structs.replace(SETTINGS, **{option: name}))
 
 
+def test_a_default_effort_that_is_none_ends_the_start() -> None:
+    expected = "option.default_chat_template_kwargs: reasoning_effort: expected one of high, medium, low"
+    with pytest.raises(OptionError, match=f"^{expected}, which this model knows, got 'huge'$"):
+        with_options(default_chat_template_kwargs={"reasoning_effort": "huge"})
+
+
 # --- The engine ---
 
 

@@ -1,0 +1,82 @@
+"""Chat templates that vLLM's form of a history does not fit: calls are left out, or the template fails, as in vLLM.
+
+For its templates vLLM makes a content that is null an empty text, and arguments an object.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ....kit.engines.prompts import Prompts
+from ....kit.models.vocabularies import vocabulary
+
+pytestmark = pytest.mark.engine
+
+Body = dict[str, Any]
+
+ASKED = {"role": "user", "content": "How is Paris?"}
+CALL = {"id": "c1", "type": "function", "function": {"name": "look_up", "arguments": '{"city": "Paris"}'}}
+SUNNY = {"role": "tool", "tool_call_id": "c1", "content": "Sunny"}
+TOOLS = [{"type": "function", "function": {"name": "look_up", "parameters": {"type": "object"}}}]
+
+
+def body(**said: Any) -> Body:
+    answer = {"role": "assistant", "tool_calls": [CALL], **said}
+    return {"model": "served", "messages": [ASKED, answer, SUNNY], "tools": TOOLS}
+
+
+CONTENTS: dict[str, Body] = {
+    "null": body(content=None),
+    "left out": body(),
+    "empty": body(content=""),
+    "a text": body(content="Let me see."),
+}
+JOINS = """\
+{%- for m in messages -%}
+<|{{ m.role }}|>{{ m.content }}
+{%- for call in m.tool_calls or [] %}{{ '<call>' + call.function.name + ' ' + call.function.arguments }}{% endfor -%}
+{%- endfor -%}
+"""
+"""As DeepSeek V3.1's: it takes arguments for text."""
+IF_NULL = """\
+{%- for m in messages -%}
+<|{{ m.role }}|>{% if m.content is none %}{% for call in m.tool_calls %}{{ call.function.name }}{% endfor %}{% else -%}
+{{ m.content }}{% endif -%}
+{%- endfor -%}
+"""
+"""As DeepSeek V3's: it takes for an answer what has a content."""
+
+
+def made(family: str, **options: Any) -> Prompts:
+    return Prompts(vocabulary(family), {}, **options)
+
+
+@pytest.mark.parametrize(
+    ("family", "options"), [("deepseek_v3", {}), ("qwen3", {"chat_template": IF_NULL})], ids=["deepseek_v3", "if null"]
+)
+def test_calls_that_are_shown_beside_null_alone_are_left_out(family: str, options: Body) -> None:
+    """DeepSeek V3's own template lists no tools either."""
+    prompts = made(family, tool_call_parser="deepseek_v3" if family == "deepseek_v3" else "hermes", **options)
+    for name, asked in CONTENTS.items():
+        ours = prompts.ours(asked)
+        assert ours == prompts.vllms(asked), name
+        text = prompts.text(ours)
+        assert "Sunny" in text, name
+        assert "look_up" not in text, name
+    assert "Let me see." in prompts.text(prompts.ours(CONTENTS["a text"]))
+
+
+@pytest.mark.parametrize("content", CONTENTS)
+def test_a_template_that_joins_arguments_as_text_fails(content: str) -> None:
+    prompts = made("qwen3", chat_template=JOINS, tool_call_parser="hermes")
+    for render in (prompts.ours, prompts.vllms):
+        with pytest.raises(Exception, match="can only concatenate str"):
+            render(CONTENTS[content])
+
+
+def test_templates_that_fit_show_them() -> None:
+    prompts = made("qwen3", tool_call_parser="hermes")
+    for name, asked in CONTENTS.items():
+        assert prompts.text(prompts.ours(asked)).count("look_up") == 2, name
