@@ -172,7 +172,9 @@ class Splitter:
     @property
     def reasoning_tokens(self) -> int:
         """How many of the tokens so far belong to the reasoning."""
-        parser = getattr(self._parser, "reasoning_parser", None)
+        parser = self._parser
+        if not hasattr(parser, "count_reasoning_tokens"):  # vLLM 0.26
+            parser = getattr(parser, "reasoning_parser", None)
         return int(parser.count_reasoning_tokens(self._ids)) if parser is not None else 0
 
     def _begin(self, *, begins: bool) -> None:
@@ -267,6 +269,25 @@ class Splitter:
         parser = self._parser
         if parser is None:
             return None, text, ()
+        reasoning, content, calls = self._read(parser, text)
+        # A call that was cut off may lack its name.
+        calls = [call for call in calls or () if call.name.strip()]
+        if not content and not calls:
+            # Parsers drop calls that they cannot read.
+            without = self._new(reasoning=self._thinks and self._marked is None, calls=False)
+            reasoning, content, _ = self._read(without, text) if without is not None else (None, text, None)
+            if not reasoning and not content:
+                content = text
+        if not calls:
+            self._note_dropped(text, content)
+        made = [
+            CallDelta(index, call.id or new_id(), call.name.strip(), call.arguments)
+            for index, call in enumerate(calls)
+        ]
+        return reasoning, content, made
+
+    def _read(self, parser: Any, text: str) -> tuple[str | None, str | None, Sequence[Any] | None]:
+        """What one of vLLM's parsers makes of all of an answer; nothing where it fails."""
         more: dict[str, Any] = {}
         if hasattr(parser, "set_prompt_token_ids"):  # vLLM 0.32
             more["model_output_token_ids"] = self._ids
@@ -275,26 +296,8 @@ class Splitter:
         except Exception:
             # A call that was cut off, say.
             log.debug("a tool call or reasoning parser failed: the response is treated as text", exc_info=True)
-            reasoning, content, calls = None, None, None
-        if not content and not calls:
-            # Parsers drop calls that they cannot read.
-            reasoning, content = self._without_calls(text)
-        if not calls:
-            self._note_dropped(text, content)
-        made = [
-            CallDelta(index, call.id or new_id(), call.name.strip(), call.arguments)
-            for index, call in enumerate(calls or ())
-        ]
-        return reasoning, content, made
-
-    def _without_calls(self, text: str) -> tuple[str | None, str | None]:
-        """Reasoning and text of all of an answer without calls."""
-        try:
-            reasoning, content = self._parser.extract_reasoning(text, self._request)
-        except Exception:
-            log.debug("a reasoning parser failed: the response is treated as text", exc_info=True)
-            return None, text
-        return reasoning, content
+            return None, None, None
+        return reasoning, content, calls
 
     def _note_dropped(self, text: str, content: str | None) -> None:
         """`content` is all that has been made of the text of an answer without calls."""

@@ -23,6 +23,7 @@ from ..guides.beginning import Beginning, beginning
 from ..guides.joined import tool_format
 from ..library.internals import keep_linear
 from ..library.parts import part
+from .cohere import by_one_filter
 from .marks import ReasoningMarks
 
 __all__ = ["AnswerParsers"]
@@ -30,6 +31,8 @@ __all__ = ["AnswerParsers"]
 FORCED = "pythonic"
 """A tool parser for calls that a request forces where the options name none. It leaves these to vLLM's guided decoding,
 which makes them JSON; others have the calls made in their own form from vLLM 0.32 on (structural tags)."""
+WITH_TEXT = ("cohere_command3", "cohere_command4")
+"""Reasoning parsers that read the marks of text, too, whether an answer has reasoning or not."""
 ID_TYPE = "vllm.parser.abstract_parser:get_tool_call_id_type"
 TOOL_CHOICE = "prompt.tool_choice"
 """Path of what is refused."""
@@ -82,7 +85,8 @@ class AnswerParsers:
         arguments = request.chat_template_kwargs or {}
 
         def make(*, reasoning: bool, calls: bool) -> Any:
-            return self._new(tool_parser if calls else None, reasoner if reasoning else None, request.tools, arguments)
+            thinks = reasoner if reasoning or reasoner in WITH_TEXT else None
+            return self._new(tool_parser if calls else None, thinks, request.tools, arguments)
 
         return Splitter(
             make,
@@ -170,7 +174,7 @@ class AnswerParsers:
         # Some parsers write into the variables, which the template is yet to get.
         made = parser(self._core.get_tokenizer(), tools, chat_template_kwargs={**arguments}, model_config=config)
         keep_linear(made)
-        return made
+        return by_one_filter(made)
 
     def _tool_parser(self, conversation: Conversation) -> str | None:
         """The name of the tool parser that a conversation needs; raises ParameterError where there is none."""
