@@ -10,7 +10,7 @@ end where it has left something out, and each call of families whose streams the
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -67,10 +67,12 @@ class Splitter:
         form: CallForm | None = None,
         one_call: bool,
         show_reasoning: bool,
+        added: Collection[str] = (),
     ) -> None:
         """With `forced`, what the parsers leave as text is the JSON of a forced call.
 
-        marks: of reasoning that is read here. form: of calls that are held back until each is whole.
+        marks: of reasoning that is read here. form: of calls that are held back until each is whole. added: tokens of
+        the vocabulary that are marks alone, and no loss where a parser leaves them out.
         """
         self._make = make
         self._request = request
@@ -82,6 +84,7 @@ class Splitter:
         """Whether the parser looks for calls."""
         self._one_call = one_call
         self._show_reasoning = show_reasoning
+        self._added = added
         self._parser: Any = None
         self._thinks = True
         """Whether the answer may have reasoning."""
@@ -275,7 +278,8 @@ class Splitter:
         if not content and not calls:
             # Parsers drop calls that they cannot read.
             without = self._new(reasoning=self._thinks and self._marked is None, calls=False)
-            reasoning, content, _ = self._read(without, text) if without is not None else (None, text, None)
+            if without is not None:
+                reasoning, content, _ = self._read(without, text)
             if not reasoning and not content:
                 content = text
         if not calls:
@@ -302,7 +306,10 @@ class Splitter:
     def _note_dropped(self, text: str, content: str | None) -> None:
         """`content` is all that has been made of the text of an answer without calls."""
         if content and (at := text.rfind(content.strip())) >= 0:
-            self.dropped = len(text[at + len(content.strip()) :].strip())
+            left = text[at + len(content.strip()) :].strip()
+            for word in self._added if left else ():
+                left = left.replace(word, "")
+            self.dropped = len(left.strip())
         if self.dropped:
             log.warning("a tool call or reasoning parser left %d characters out of an answer", self.dropped)
 

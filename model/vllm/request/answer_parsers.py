@@ -23,7 +23,7 @@ from ..guides.beginning import Beginning, beginning
 from ..guides.joined import tool_format
 from ..library.internals import keep_linear
 from ..library.parts import part
-from .cohere import by_one_filter
+from .cohere import COHERE, begun, by_one_filter
 from .marks import ReasoningMarks
 
 __all__ = ["AnswerParsers"]
@@ -31,8 +31,6 @@ __all__ = ["AnswerParsers"]
 FORCED = "pythonic"
 """A tool parser for calls that a request forces where the options name none. It leaves these to vLLM's guided decoding,
 which makes them JSON; others have the calls made in their own form from vLLM 0.32 on (structural tags)."""
-WITH_TEXT = ("cohere_command3", "cohere_command4")
-"""Reasoning parsers that read the marks of text, too, whether an answer has reasoning or not."""
 ID_TYPE = "vllm.parser.abstract_parser:get_tool_call_id_type"
 TOOL_CHOICE = "prompt.tool_choice"
 """Path of what is refused."""
@@ -47,6 +45,8 @@ class AnswerParsers:
         by_mistral = part("vllm.utils.mistral:is_mistral_tokenizer")(core.get_tokenizer())
         self._ids: str = MISTRAL if by_mistral else part(ID_TYPE)(core.model_config)
         """Which ids calls have."""
+        self._added = frozenset[str](core.get_tokenizer().get_added_vocab())
+        """Tokens that are no part of a text."""
         # Fails at start, not at the first request that needs a parser. Some need a model's own tokens.
         tried = getattr(self._try("tool_call_parser", settings.tool_call_parser, None), "tool_parser", None)
         self._by_engine = getattr(tried, "engine_based_streaming", False)
@@ -83,20 +83,24 @@ class AnswerParsers:
         if tool_parser is None and reasoner is None and forced is None:
             return None
         arguments = request.chat_template_kwargs or {}
+        prompt = self._reasoning(prompt_ids, arguments)
+        by_marks = not COHERE.isdisjoint((tool_parser, reasoner))
 
         def make(*, reasoning: bool, calls: bool) -> Any:
-            thinks = reasoner if reasoning or reasoner in WITH_TEXT else None
-            return self._new(tool_parser if calls else None, thinks, request.tools, arguments)
+            thinks = reasoner if reasoning or by_marks else None
+            made = self._new(tool_parser if calls else None, thinks, request.tools, arguments)
+            return begun(made, thinks=prompt.open) if by_marks and made is not None else made
 
         return Splitter(
             make,
             request,
-            self._reasoning(prompt_ids, arguments),
+            prompt,
             forced=forced,
             marks=MARKED.get(reasoner or ""),
             form=None if conversation.tool_choice == "none" else self._held(tool_parser),
             one_call=not conversation.parallel_tool_calls,
             show_reasoning=conversation.include_reasoning,
+            added=self._added,
         )
 
     def _held(self, tool_parser: str | None) -> CallForm | None:

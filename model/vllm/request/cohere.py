@@ -1,10 +1,13 @@
 """Cohere's answers, read by one filter.
 
-vLLM's parser --by_one_filter--> a parser of reasoning, text and calls
+vLLM's parser --by_one_filter--> a parser of reasoning, text and calls --begun--> one that knows how an answer begins
 
 Up to 0.28 vLLM puts together a filter of cohere_melody for the reasoning and another for the calls: each sees a part of
 the marks, so text keeps its own (`<|START_RESPONSE|>`), and calls lose their names. Either of them reads all of an
 answer by itself, which is what vLLM's parser of later versions does (vllm/parser/cohere_command.py of 0.32).
+
+What comes before any mark a filter takes for text (cohere_command3) or for reasoning (cohere_command4), whatever the
+prompt ends with. A guided answer has no marks, and would be reasoning.
 """
 
 from __future__ import annotations
@@ -13,13 +16,40 @@ from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
-__all__ = ["by_one_filter"]
+__all__ = ["COHERE", "begun", "by_one_filter"]
+
+COHERE = frozenset({"cohere_command3", "cohere_command4"})
+"""vLLM's names of the parsers. They are asked of every answer: text has marks, too."""
+START, END = "<|START_THINKING|>", "<|END_THINKING|>"
 
 
 def by_one_filter(made: Any) -> Any:
     """`made`, or what stands in its place where it has filters of cohere_melody."""
     source = made.tool_parser or made.reasoning_parser
     return _OneFilter(made, source.melody_streaming) if hasattr(source, "melody_streaming") else made
+
+
+def begun(made: Any, *, thinks: bool) -> Any:
+    """`made`, a parser of one of COHERE, told whether the prompt has begun the reasoning of the answer."""
+    return _Begun(made, START if thinks else END)
+
+
+class _Begun:
+    """One that reads a mark before the answer."""
+
+    def __init__(self, made: Any, mark: str) -> None:
+        self._made = made
+        self._mark = mark
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._made, name)
+
+    def parse(self, text: str, request: Any, **more: Any) -> Any:
+        return self._made.parse(self._mark + text, request, **more)
+
+    def parse_delta(self, text: str, *given: Any, finished: bool) -> Any:
+        text, self._mark = self._mark + text, ""
+        return self._made.parse_delta(text, *given, finished=finished)
 
 
 class _OneFilter:
