@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ...errors import OptionError, ParameterError
+from ...errors import OptionError, ParameterError, one_line
 from ...events import Token
 from ...generation import Conversation
 from ...options import Settings
@@ -164,7 +164,7 @@ class AnswerParsers:
             splitter = self.splitter(conversation, request_of(conversation), [])
             if splitter is not None:
                 splitter.feed([Token(0, "a")], ended=True)
-        except RuntimeError as error:
+        except (ParameterError, RuntimeError) as error:
             message = f"option.tool_call_parser: {self._settings.tool_call_parser!r} is not supported: {error}"
             raise OptionError(message, "tool_call_parser") from error
 
@@ -209,7 +209,9 @@ def _parser(tool_parser: str | None, reasoning_parser: str | None, settings: Set
         )
     except Exception as error:
         option = "reasoning_parser" if tool_parser is None else "tool_call_parser"
-        raise OptionError(f"option.{option}: {error.__cause__ or error}", option) from error
+        # What says that a package is missing says how it is installed, too.
+        cause = error if isinstance(error, ImportError) else error.__cause__ or error
+        raise OptionError(f"option.{option}: {one_line(str(cause))}", option) from error
 
 
 def _lists_calls(schema: Any) -> bool:
