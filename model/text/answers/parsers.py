@@ -285,8 +285,7 @@ class Splitter:
         if not calls:
             self._note_dropped(text, content)
         made = [
-            CallDelta(index, call.id or new_id(), call.name.strip(), call.arguments)
-            for index, call in enumerate(calls)
+            CallDelta(index, call.id or new_id(), call.name.strip(), call.arguments) for index, call in enumerate(calls)
         ]
         return reasoning, content, made
 
