@@ -69,10 +69,13 @@ class _OneFilter:
 
     def count_reasoning_tokens(self, ids: Sequence[int]) -> int:
         """How many tokens stand between the marks of reasoning."""
-        parser, thinks, count = self.reasoning_parser, False, 0
-        for token_id in ids if parser is not None else ():
-            if token_id in (parser.start_token_id, parser.end_token_id):
-                thinks = token_id == parser.start_token_id
+        parser = self.reasoning_parser
+        if parser is None:
+            return 0
+        start, end, thinks, count = parser.start_token_id, parser.end_token_id, False, 0
+        for token_id in ids:
+            if token_id in (start, end):
+                thinks = token_id == start
             else:
                 count += thinks
         return count
