@@ -17,11 +17,9 @@ from .table import Case, Family
 __all__ = ["Pair", "judged", "known", "made_for", "model_config", "version"]
 
 NEEDED = {
-    "cohere_command3": ("cohere_melody",),
-    "cohere_command4": ("cohere_melody",),
     "minimax_m3": ("vllm._rust_tool_parser", "vllm.parser.minimax_m3"),
 }
-"""What parsers need one of: a package, a part that the CPU build of 0.26 lacks, and what later versions have."""
+"""What parsers need one of: a part that the CPU build of 0.26 lacks, and what later versions have."""
 Pair = tuple[str, str]
 """Names of a tool parser and of a reasoning parser; "": none."""
 CONFIG = {

@@ -1,7 +1,7 @@
 """From the text of an answer to reasoning, text and tool calls.
 
 splitting.py          the engine's events, taken apart; part.py: what some tokens bring
-parsers.py            vLLM's parsers, asked about streams and whole answers
+parsers.py            vLLM's parsers, asked about streams and whole answers; told.py: what they have made of one so far
 answer_ids.py         an answer's ids, as they take them
 reasoning.py          whether an answer begins with reasoning
 marked_reasoning.py   reasoning between words of plain text

@@ -10,8 +10,7 @@ end where it has left something out, and each call of families whose streams the
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, Protocol
 
 from ...events import CallDelta, Token
@@ -22,28 +21,11 @@ from .held_calls import HeldCalls, is_object
 from .marked_reasoning import MarkedReasoning, Marks
 from .part import Part
 from .reasoning import Reasoning
+from .told import Told, ends_with, rest_of
 
 __all__ = ["MakeParser", "Splitter"]
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(slots=True)
-class Told:
-    """What parsers have made of a stream so far."""
-
-    text: list[str] = field(default_factory=list[str])
-    reasoning: list[str] = field(default_factory=list[str])
-    arguments: dict[int, list[str]] = field(default_factory=dict[int, list[str]])
-    """Of each call that has begun, by its index."""
-
-    def rest_of(self, call: CallDelta) -> CallDelta | None:
-        """What of a whole call has not been told yet; None where nothing has not, or it goes on in another way."""
-        if call.index not in self.arguments:
-            return call
-        begun = "".join(self.arguments[call.index])
-        rest = call.arguments.removeprefix(begun)
-        return CallDelta(call.index, arguments=rest) if rest and call.arguments.startswith(begun) else None
 
 
 class MakeParser(Protocol):
@@ -69,18 +51,20 @@ class Splitter:
         by_tokens: bool = False,
         one_call: bool,
         show_reasoning: bool,
+        added: Collection[str] = (),
     ) -> None:
         """With `forced`, what the parsers leave as text is the JSON of a forced call.
 
-        marks: of reasoning that is read here. form: of calls that are held back until each is whole.
-        text_start: what an answer without reasoning begins with; empty: anything.
+        marks: of reasoning that is read here. form: of calls that are held back until each is whole. added: tokens of
+        the vocabulary that are marks alone, and no loss where a parser leaves them out. text_start: what an answer
+        without reasoning begins with; empty: anything. by_tokens: whether one that is not streamed is fed by its
+        tokens, too.
         """
         self._make = make
         self._request = request
         self._prompt = reasoning
         self._text_start = text_start
         self.by_tokens = by_tokens
-        """Whether an answer that is not streamed is fed by its tokens, too."""
         self._forced = forced
         self._marked = MarkedReasoning(marks) if marks else None
         self._holding = HeldCalls(form, self._for_calls, request) if form and forced is None else None
@@ -88,6 +72,7 @@ class Splitter:
         """Whether the parser looks for calls."""
         self._one_call = one_call
         self._show_reasoning = show_reasoning
+        self._added = added
         self._parser: Any = None
         self._thinks = True
         """Whether the answer may have reasoning."""
@@ -123,11 +108,13 @@ class Splitter:
         part = Part()
         tokens = list(tokens)
         self._cut = cut
-        if ended and tokens and not self._texts and (not self.by_tokens or self._prompt.ended_by([token.id for token in tokens])):
-            # It has come at once: there is no need to read it as a stream.
-            part = self.whole("".join(token.text for token in tokens), [token.id for token in tokens], cut=cut)
-            part.tokens = tokens
-            return part
+        if ended and tokens and not self._texts:
+            ids = [token.id for token in tokens]
+            if not self.by_tokens or self._prompt.ended_by(ids):
+                # It has come at once: there is no need to read it as a stream.
+                part = self.whole("".join(token.text for token in tokens), ids, cut=cut)
+                part.tokens = tokens
+                return part
         holding = self._holding
         for position, token in enumerate(tokens, 1):
             self._take(part, token.text, [token.id], ended and position == len(tokens))
@@ -183,7 +170,9 @@ class Splitter:
     @property
     def reasoning_tokens(self) -> int:
         """How many of the tokens so far belong to the reasoning."""
-        parser = getattr(self._parser, "reasoning_parser", None)
+        parser = self._parser
+        if not hasattr(parser, "count_reasoning_tokens"):  # vLLM 0.26
+            parser = getattr(parser, "reasoning_parser", None)
         return int(parser.count_reasoning_tokens(self._ids)) if parser is not None else 0
 
     def _begin(self, *, begins: bool) -> None:
@@ -265,7 +254,7 @@ class Splitter:
         told, text = self._told, "".join(self._texts)
         content, thought = "".join(told.text), "".join(told.reasoning)
         if not self._failed and (
-            self._parser is None or not self._calls or told.arguments or _ends_with(text, content or thought)
+            self._parser is None or not self._calls or told.arguments or ends_with(text, content or thought)
         ):
             return
         self._parser = self._new(reasoning=self._thinks and self._marked is None, calls=self._calls)
@@ -275,14 +264,33 @@ class Splitter:
             parsed = content
             self._note_dropped(text, parsed)
         more: Sequence[CallDelta] = [call for given in calls if (call := told.rest_of(given)) is not None]
-        rest, more = self._held(_rest(parsed or "", content), more, last=True)
-        self._add(part, _rest(reasoning or "", thought), rest, more)
+        rest, more = self._held(rest_of(parsed or "", content), more, last=True)
+        self._add(part, rest_of(reasoning or "", thought), rest, more)
 
     def _parsed(self, text: str) -> tuple[str | None, str | None, Sequence[CallDelta]]:
         """Reasoning, text and calls of all of an answer."""
         parser = self._parser
         if parser is None:
             return None, text, ()
+        reasoning, content, calls = self._read(parser, text)
+        # A call that was cut off may lack its name.
+        calls = [call for call in calls or () if call.name.strip()]
+        if not content and not calls:
+            # Parsers drop calls that they cannot read.
+            without = self._new(reasoning=self._thinks and self._marked is None, calls=False)
+            if without is not None:
+                reasoning, content, _ = self._read(without, text)
+            if not reasoning and not content:
+                content = text
+        if not calls:
+            self._note_dropped(text, content)
+        made = [
+            CallDelta(index, call.id or new_id(), call.name.strip(), call.arguments) for index, call in enumerate(calls)
+        ]
+        return reasoning, content, made
+
+    def _read(self, parser: Any, text: str) -> tuple[str | None, str | None, Sequence[Any] | None]:
+        """What one of vLLM's parsers makes of all of an answer; nothing where it fails."""
         more: dict[str, Any] = {}
         if hasattr(parser, "set_prompt_token_ids"):  # vLLM 0.32
             more["model_output_token_ids"] = self._ids
@@ -293,33 +301,17 @@ class Splitter:
         except Exception:
             # A call that was cut off, say.
             log.debug("a tool call or reasoning parser failed: the response is treated as text", exc_info=True)
-            reasoning, content, calls = None, None, None
-        if not content and not calls:
-            # Parsers drop calls that they cannot read.
-            reasoning, content = self._without_calls(text, opening)
-        # Some take no notice of it.
-        reasoning = reasoning.removeprefix(opening) if reasoning else reasoning
-        if not calls:
-            self._note_dropped(text, content)
-        made = [
-            CallDelta(index, call.id or new_id(), call.name.strip(), call.arguments)
-            for index, call in enumerate(calls or ())
-        ]
-        return reasoning, content, made
-
-    def _without_calls(self, text: str, opening: str) -> tuple[str | None, str | None]:
-        """Reasoning and text of all of an answer without calls, whose reasoning the prompt opens with `opening`."""
-        try:
-            reasoning, content = self._parser.extract_reasoning(opening + text, self._request)
-        except Exception:
-            log.debug("a reasoning parser failed: the response is treated as text", exc_info=True)
-            return None, text
-        return reasoning, content
+            return None, None, None
+        # Some take no notice of the mark.
+        return reasoning.removeprefix(opening) if reasoning else reasoning, content, calls
 
     def _note_dropped(self, text: str, content: str | None) -> None:
         """`content` is all that has been made of the text of an answer without calls."""
         if content and (at := text.rfind(content.strip())) >= 0:
-            self.dropped = len(text[at + len(content.strip()) :].strip())
+            left = text[at + len(content.strip()) :].strip()
+            for word in self._added if left else ():
+                left = left.replace(word, "")
+            self.dropped = len(left.strip())
         if self.dropped:
             log.warning("a tool call or reasoning parser left %d characters out of an answer", self.dropped)
 
@@ -376,17 +368,3 @@ class Splitter:
         # A delta may have more of it.
         self._told.arguments[call.index] = []
         return CallDelta(call.index, call_id, name.strip(), arguments)
-
-
-def _ends_with(text: str, shown: str) -> bool:
-    """Whether the text of an answer ends with what has been made of it: nothing that came later is missing."""
-    shown = shown.strip()
-    return text.rstrip().endswith(shown) if shown else not text.strip()
-
-
-def _rest(whole: str, told: str) -> str:
-    """What of the text of an answer has not been told yet. Parsers may have stripped white space."""
-    if told not in whole:
-        told = told.strip()
-    at = whole.find(told)
-    return whole[at + len(told) :] if at >= 0 else ""

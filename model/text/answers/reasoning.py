@@ -54,8 +54,8 @@ class Reasoning:
         return None if first is None else first == self._start
 
     def ended_by(self, ids: Sequence[int]) -> bool:
-        """Whether all of an answer, `ids`, ends reasoning that neither it nor its prompt began, and goes on: some models
-        end their texts with the same token.
+        """Whether all of an answer, `ids`, ends reasoning that neither it nor its prompt began, and goes on. Texts of
+        some models have the same end.
 
         Of a stream nobody knows that in time: it would have to take every plain answer for reasoning.
         """

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ...errors import OptionError, ParameterError
+from ...errors import OptionError, ParameterError, one_line
 from ...events import Token
 from ...generation import Conversation
 from ...options import Settings
@@ -23,6 +23,7 @@ from ..guides.beginning import Beginning, beginning
 from ..guides.joined import tool_format
 from ..library.internals import keep_linear
 from ..library.parts import part
+from .cohere import COHERE, begun, by_one_filter
 from .marks import ReasoningMarks
 
 __all__ = ["AnswerParsers"]
@@ -48,6 +49,8 @@ class AnswerParsers:
         by_mistral = part("vllm.utils.mistral:is_mistral_tokenizer")(core.get_tokenizer())
         self._ids: str = MISTRAL if by_mistral else part(ID_TYPE)(core.model_config)
         """Which ids calls have."""
+        self._added = frozenset[str](core.get_tokenizer().get_added_vocab())
+        """Tokens that are no part of a text."""
         # Fails at start, not at the first request that needs a parser. Some need a model's own tokens.
         tried = getattr(self._try("tool_call_parser", settings.tool_call_parser, None), "tool_parser", None)
         self._by_engine = getattr(tried, "engine_based_streaming", False)
@@ -84,14 +87,18 @@ class AnswerParsers:
         if tool_parser is None and reasoner is None and forced is None:
             return None
         arguments = request.chat_template_kwargs or {}
+        prompt = self._reasoning(prompt_ids, arguments)
+        by_marks = not COHERE.isdisjoint((tool_parser, reasoner))
 
         def make(*, reasoning: bool, calls: bool) -> Any:
-            return self._new(tool_parser if calls else None, reasoner if reasoning else None, request.tools, arguments)
+            thinks = reasoner if reasoning or by_marks else None
+            made = self._new(tool_parser if calls else None, thinks, request.tools, arguments)
+            return begun(made, thinks=prompt.open) if by_marks and made is not None else made
 
         return Splitter(
             make,
             request,
-            self._reasoning(prompt_ids, arguments),
+            prompt,
             forced=forced,
             marks=MARKED.get(reasoner or ""),
             form=None if conversation.tool_choice == "none" else self._held(tool_parser),
@@ -99,6 +106,7 @@ class AnswerParsers:
             by_tokens=not BY_TOKENS.isdisjoint((tool_parser, reasoner, (tool_parser, reasoner))),
             one_call=not conversation.parallel_tool_calls,
             show_reasoning=conversation.include_reasoning,
+            added=self._added,
         )
 
     def _held(self, tool_parser: str | None) -> CallForm | None:
@@ -162,7 +170,7 @@ class AnswerParsers:
             splitter = self.splitter(conversation, request_of(conversation), [])
             if splitter is not None:
                 splitter.feed([Token(0, "a")], ended=True)
-        except RuntimeError as error:
+        except (ParameterError, RuntimeError) as error:
             message = f"option.tool_call_parser: {self._settings.tool_call_parser!r} is not supported: {error}"
             raise OptionError(message, "tool_call_parser") from error
 
@@ -176,7 +184,7 @@ class AnswerParsers:
         # Some parsers write into the variables, which the template is yet to get.
         made = parser(self._core.get_tokenizer(), tools, chat_template_kwargs={**arguments}, model_config=config)
         keep_linear(made)
-        return made
+        return by_one_filter(made)
 
     def _tool_parser(self, conversation: Conversation) -> str | None:
         """The name of the tool parser that a conversation needs; raises ParameterError where there is none."""
@@ -207,7 +215,9 @@ def _parser(tool_parser: str | None, reasoning_parser: str | None, settings: Set
         )
     except Exception as error:
         option = "reasoning_parser" if tool_parser is None else "tool_call_parser"
-        raise OptionError(f"option.{option}: {error.__cause__ or error}", option) from error
+        # What says that a package is missing says how it is installed, too.
+        cause = error if isinstance(error, ImportError) else error.__cause__ or error
+        raise OptionError(f"option.{option}: {one_line(str(cause))}", option) from error
 
 
 def _lists_calls(schema: Any) -> bool:

@@ -45,6 +45,16 @@ def proposed(folder: Path, config: dict[str, Any] | None = None, **options: str)
             "<｜tool▁calls▁begin｜> ```json <think>",
             ["tool_call_parser=deepseek_v3", "reasoning_parser=deepseek_r1"],
         ),
+        (
+            "cohere2",
+            "<|START_THINKING|><|START_ACTION|><|START_RESPONSE|>",
+            ["tool_call_parser=cohere_command3", "reasoning_parser=cohere_command3"],
+        ),
+        (
+            "cohere2_moe",
+            "<|START_THINKING|><|START_ACTION|><|START_TEXT|>",
+            ["tool_call_parser=cohere_command4", "reasoning_parser=cohere_command4"],
+        ),
         ("deepseek_v32", "", ["tool_call_parser=deepseek_v32", "reasoning_parser=deepseek_v3"]),
     ],
 )

@@ -68,6 +68,16 @@ class Swallowing:
         return None, text
 
 
+class Parsing(Swallowing):
+    """One that reads an answer as `read` says."""
+
+    def __init__(self, *read: Any) -> None:
+        self.read = read
+
+    def parse(self, *_: Any, **__: Any) -> Any:
+        return self.read
+
+
 class Failing(Swallowing):
     """One that fails on a stream, once it has begun."""
 
@@ -77,8 +87,8 @@ class Failing(Swallowing):
         return SimpleNamespace(reasoning=None, content=text, tool_calls=[])
 
 
-def splitter_of(parser: Any) -> Splitter:
-    return Splitter(lambda **_: parser, None, Reasoning(None, None, []), one_call=False, show_reasoning=True)
+def splitter_of(parser: Any, **more: Any) -> Splitter:
+    return Splitter(lambda **_: parser, None, Reasoning(None, None, []), one_call=False, show_reasoning=True, **more)
 
 
 def test_what_a_parser_leaves_out_is_counted(caplog: pytest.LogCaptureFixture) -> None:
@@ -87,6 +97,26 @@ def test_what_a_parser_leaves_out_is_counted(caplog: pytest.LogCaptureFixture) -
     assert "".join(part.text for part in parts) == "Well. "
     assert splitter.dropped == len("<call")
     assert "left 5 characters out" in caplog.text
+
+
+@pytest.mark.parametrize(("added", "dropped"), [((), 7), (("<end>",), 2), (("<end>", "</"), 0)])
+def test_a_mark_that_is_a_token_is_not_left_out(added: tuple[str, ...], dropped: int) -> None:
+    splitter = splitter_of(Parsing(None, "Well.", None), added=added)
+    assert splitter.whole("Well.<end></", [1], cut=False).text == "Well."
+    assert splitter.dropped == dropped
+
+
+def test_a_call_without_a_name_is_none() -> None:
+    """As vLLM's parsers have it of one that breaks off within its name."""
+    call = SimpleNamespace(id="0", name="", arguments="")
+    part = splitter_of(Parsing(None, None, [call])).whole("<call>[get_", [1], cut=True)
+    assert (part.text, part.calls) == ("<call>[get_", [])
+
+
+@pytest.mark.parametrize("text", ["<think>So.</think>", "<think>So."])
+def test_reasoning_alone_is_no_text(text: str) -> None:
+    part = splitter_of(Parsing("So.", None, None)).whole(text, [1], cut=False)
+    assert (part.reasoning, part.text) == ("So.", "")
 
 
 class Adding(Swallowing):

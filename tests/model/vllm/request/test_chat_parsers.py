@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ WEATHER = {
         "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
     },
 }
+COHERE = ("cohere_command3", "cohere_command4")
 ANSWER = "It is 5 degrees in Paris, and sunny."
 
 
@@ -44,6 +46,15 @@ def model_config(demo_model: Path) -> Any:
     from vllm import EngineArgs
 
     return EngineArgs(model=str(demo_model), enforce_eager=True).create_model_config()
+
+
+@pytest.fixture(scope="module")
+def cohere_config(demo_model: Path) -> Any:
+    """The demo model by the name of Cohere's, of which vLLM's parsers want to know."""
+    from vllm import EngineArgs
+
+    named = {"architectures": ["Cohere2ForCausalLM"]}
+    return EngineArgs(model=str(demo_model), enforce_eager=True, hf_overrides=named).create_model_config()
 
 
 def asking() -> Conversation:
@@ -95,28 +106,55 @@ def outcome(tokenizer: Any, model_config: Any, name: str) -> str:
 
 
 UNFIT = {
-    "cohere_command3": "cohere_melody",
-    "cohere_command4": "cohere_melody",
     "hf": "response_template",
     # Up to 0.28, of which the CPU builds lack it.
     "minimax_m3": "_rust_tool_parser",
     "openai": "it reads the answers of type gpt_oss alone",
 }
-"""What must be there for it: a package, a tokenizer's own metadata; gpt-oss's answers vLLM reads in another way."""
+"""What must be there for it: a part of vLLM's, a tokenizer's own metadata, the type of gpt-oss."""
 
 
-def test_every_tool_parser_leaves_a_plain_answer_as_it_is(tokenizer: Any, model_config: Any) -> None:
+def test_every_tool_parser_leaves_a_plain_answer_as_it_is(
+    tokenizer: Any, model_config: Any, cohere_config: Any
+) -> None:
     """With the special tokens that it wants in the vocabulary; or the start fails and says what is missing."""
     from vllm.tool_parsers import ToolParserManager
 
     names = ToolParserManager.list_registered()
     assert {"hermes", "mistral", "llama3_json"} <= set(names)
-    outcomes = {name: outcome(AnyTokenizer(tokenizer), model_config, name) for name in names}
+    configs: dict[str, Any] = dict.fromkeys(COHERE, cohere_config)
+    outcomes = {name: outcome(AnyTokenizer(tokenizer), configs.get(name, model_config), name) for name in names}
     refused = {name: text for name, text in outcomes.items() if text != ANSWER}
     assert set(refused) <= set(UNFIT)
     for name, reason in refused.items():
         assert reason.startswith("OptionError: option.tool_call_parser: ")
         assert UNFIT[name] in reason
+
+
+@pytest.mark.parametrize("option", ["tool_call_parser", "reasoning_parser"])
+@pytest.mark.parametrize("name", COHERE)
+def test_a_parser_whose_package_is_missing_fails_the_start(
+    tokenizer: Any, cohere_config: Any, name: str, option: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from vllm.reasoning import ReasoningParserManager
+    from vllm.tool_parsers import ToolParserManager
+
+    # Those that have been imported.
+    monkeypatch.setattr(ToolParserManager, "tool_parsers", {})
+    monkeypatch.setattr(ReasoningParserManager, "reasoning_parsers", {})
+    for module in [module for module in sys.modules if module.startswith("vllm.") and ".cohere_command" in module]:
+        monkeypatch.delitem(sys.modules, module)
+    monkeypatch.setitem(sys.modules, "cohere_melody", None)
+    with pytest.raises(OptionError, match=rf"^option\.{option}: .*cohere_melody.*pip install"):
+        chat_renderer(AnyTokenizer(tokenizer), cohere_config, **{option: name})
+
+
+@pytest.mark.parametrize("name", COHERE)
+def test_a_parser_for_another_architecture_fails_the_start(tokenizer: Any, model_config: Any, name: str) -> None:
+    """It makes a guide of tools, for architectures that it knows; 0.26 makes none."""
+    pytest.importorskip("vllm.parser.cohere_command")
+    with pytest.raises(OptionError, match=rf"^option\.tool_call_parser: '{name}' .*does not support Cohere"):
+        chat_renderer(AnyTokenizer(tokenizer), model_config, tool_call_parser=name)
 
 
 @pytest.mark.parametrize("name", ["mistral", "lfm2", "jamba"])
