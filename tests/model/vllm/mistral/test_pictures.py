@@ -1,4 +1,4 @@
-"""Images beside Mistral's tokenizer: prompts are those of vLLM's server, token by token, and vLLM gets the same images."""
+"""Images beside Mistral's tokenizer: prompts and images are those of vLLM's server, token by token."""
 
 from __future__ import annotations
 
