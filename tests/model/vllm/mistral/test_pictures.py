@@ -196,7 +196,7 @@ def test_what_is_handed_to_vllm(name: str, tmp_path: Path) -> None:
 
     tokenizer: Any = MistralTokenizer.from_pretrained(str(pixtral_directory(tmp_path / "model", name)))
     shown = [Picture.new("RGB", size) for size in ((PATCH, PATCH), (100, 40), (700, 300))]
-    content = [TextChunk(text="a"), *(ImageChunk(image=one) for one in shown), TextChunk(text="b")]
+    content: list[Any] = [TextChunk(text="a"), *(ImageChunk(image=one) for one in shown), TextChunk(text="b")]
     given: list[Any] = []
 
     def render_cmpl(prompts: list[Any], tokenize: Any, *, skip_mm_cache: bool) -> list[Any]:
