@@ -32,7 +32,9 @@ def render_pictures(core: Any, messages: Iterable[Message], chat: Any, tokenize:
     apply = part("vllm.renderers.mistral:safe_apply_chat_template")
     stand_ins = [_without_pictures(message, pictures) for message in messages]
     ids: list[int] = apply(core.get_tokenizer(), stand_ins, **chat.get_apply_chat_template_kwargs())
-    given = {"prompt_token_ids": ids, "multi_modal_data": {"image": pictures}}
+    # No names of images, said as the renderer of conversations says it: 0.26 knows an image by its pixels otherwise.
+    names = {"image": [None] * len(pictures)}
+    given = {"prompt_token_ids": ids, "multi_modal_data": {"image": pictures}, "multi_modal_uuids": names}
     parsed = part("vllm.renderers.inputs.preprocess:parse_model_prompt")(core.model_config, given)
     (prompt,) = core.renderer.render_cmpl([parsed], tokenize, skip_mm_cache=True)
     return prompt
