@@ -24,6 +24,7 @@ from ..guides.beginning import Beginning
 from ..library.internals import tokenize_params
 from ..library.parts import part
 from ..mistral.conversations import mistral_conversations
+from ..mistral.pictures import render_pictures
 from .answer_parsers import AnswerParsers
 from .harmony.harmony import harmony_of
 from .images import ImageDecoder, processor_faults, with_pictures
@@ -186,7 +187,10 @@ class ChatRenderer:
             with self._processing, processor_faults(images):
                 if self._core.images is not None:
                     self._core.images.whole = whole
-                _, rendered = self._core.renderer.render_chat([messages], chat, tokenize, skip_mm_cache=True)
+                if self._mistral is not None:
+                    rendered = [render_pictures(self._core, messages, chat, tokenize)]
+                else:
+                    _, rendered = self._core.renderer.render_chat([messages], chat, tokenize, skip_mm_cache=True)
         prompt: Any = rendered[0]
         truncate = sampling.truncate
         if pictures and truncate is not None and (tokens := len(prompt["prompt_token_ids"])) > truncate:

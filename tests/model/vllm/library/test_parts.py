@@ -129,6 +129,7 @@ OTHERS = {
     "msgspec": ("bases", "str_keys"),
     "openai_harmony": ("allowed_special",),
     "os": ("st_mtime_ns", "st_size"),
+    "PIL": ("compress_level",),
     "prometheus_client": ("auto_describe", "escaping"),
     "psutil": ("available",),
     "tokenizers": ("direction",),

@@ -1,0 +1,262 @@
+"""Images beside Mistral's tokenizer: prompts and images are those of vLLM's server, token by token."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+from collections.abc import Iterator
+from io import BytesIO
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from lmi.model.vllm.mistral.pictures import render_pictures
+
+from ....kit.api.dialects import parse
+from ....kit.api.errors import RequestError
+from ....kit.api.options import make_settings
+from ....kit.api.types import Image, Settings
+from ....kit.engines.backends import NUMBERS
+from ....kit.engines.said import SaidEngine
+from ....kit.engines.start import in_process
+from ....kit.models.mistral import mistral_directory
+from ....kit.models.pictures import data_url, noise, png
+from ....kit.models.pixtral import IMAGES, PATCH, pixtral_directory, why_not
+
+pytestmark = pytest.mark.engine
+
+Body = dict[str, Any]
+
+
+def image(width: int, height: int, red: int = 0) -> Body:
+    return {"type": "image_url", "image_url": {"url": data_url(png(width, height, (red, 0, 0)))}}
+
+
+def text(said: str) -> Body:
+    return {"type": "text", "text": said}
+
+
+def user(*parts: Body) -> Body:
+    return {"role": "user", "content": [*parts]}
+
+
+def result(given: str, *parts: Body) -> Body:
+    return {"role": "tool", "tool_call_id": given, "content": [*parts]}
+
+
+def called(*ids: str) -> Body:
+    calls = [{"id": one, "type": "function", "function": {"name": "look", "arguments": "{}"}} for one in ids]
+    return {"role": "assistant", "content": None, "tool_calls": calls}
+
+
+WIDE, HIGH, SMALL, LARGE = image(100, 40), image(40, 100), image(1, 1), image(700, 300)
+"""LARGE is made smaller."""
+SYSTEM = {"role": "system", "content": "Be brief."}
+OK = {"role": "assistant", "content": "ok"}
+TOOLS = [{"type": "function", "function": {"name": "look", "parameters": {"type": "object", "properties": {}}}}]
+ONE, TWO = "abcdefgh1", "abcdefgh2"
+CONVERSATIONS: dict[str, Body] = {
+    "an image alone": {"messages": [user(WIDE)]},
+    "before a text": {"messages": [user(HIGH, text("a"))]},
+    "behind a text": {"messages": [user(text("a"), WIDE)]},
+    "behind two texts": {"messages": [user(text("a"), text("b"), WIDE)]},
+    "between texts": {"messages": [user(text("a"), WIDE, text("b"))]},
+    "several": {"messages": [user(text("a"), WIDE, text("b"), HIGH)]},
+    "several in a row": {"messages": [user(WIDE, HIGH, SMALL, text("a"))]},
+    "the same again": {"messages": [user(WIDE, WIDE)]},
+    "large and small": {"messages": [user(LARGE, text("a"), SMALL)]},
+    "behind a system's message": {"messages": [SYSTEM, user(text("a"), WIDE)]},
+    "in several turns": {"messages": [SYSTEM, user(text("a"), WIDE), OK, user(HIGH, text("b")), OK, user(text("c"))]},
+    "in messages in a row": {"messages": [user(text("a"), WIDE), user(HIGH, text("b"))]},
+    "beside tools": {"messages": [user(text("a"), WIDE)], "tools": TOOLS},
+    "before a call": {"messages": [user(text("a"), WIDE), called(ONE), result(ONE, text("b"))], "tools": TOOLS},
+    "gone on with": {
+        "messages": [user(WIDE, text("a")), {"role": "assistant", "content": "It is"}],
+        "continue_final_message": True, "add_generation_prompt": False,
+    },
+}  # fmt: skip
+
+ASKED, LOOKED = user(text("Look!")), called(ONE, TWO)
+RESULTS: dict[str, tuple[list[Body], list[Body]]] = {
+    "an image": (
+        [ASKED, called(ONE), result(ONE, text("a"), WIDE)],
+        [ASKED, called(ONE), result(ONE, text("a")), user(WIDE)],
+    ),
+    "several": (
+        [ASKED, LOOKED, result(ONE, text("a"), WIDE), result(TWO, HIGH, text("b"), SMALL), user(text("c"))],
+        [ASKED, LOOKED, result(ONE, text("a")), result(TWO, text("b")), user(WIDE, HIGH, SMALL, text("c"))],
+    ),
+}
+"""Images in results; and where they stand before version 15, which alone has places for them there."""
+
+
+@pytest.fixture(scope="module", params=IMAGES)
+def engine(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SaidEngine]:
+    if (why := why_not()) is not None:
+        pytest.skip(why)
+    folder = pixtral_directory(tmp_path_factory.mktemp("pixtral") / "model", request.param)
+    made = SaidEngine(folder, tool_call_parser="mistral", limit_mm_per_prompt=json.dumps({"image": 3}))
+    yield made
+    made.close()
+
+
+def pictures(body: Body) -> list[Image]:
+    """Those of a body, in their order."""
+    contents = [message["content"] for message in body["messages"] if isinstance(message["content"], list)]
+    urls = [part["image_url"]["url"] for content in contents for part in content if part["type"] == "image_url"]
+    return [Image(base64.b64decode(url.partition(",")[2]), f"image {place}") for place, url in enumerate(urls)]
+
+
+def seen(prompt: Any) -> tuple[list[int], Any, Any]:
+    """A prompt's tokens, what its images are known by, and where each of them stands."""
+    places = [(one.offset, one.length) for one in prompt["mm_placeholders"]["image"]]
+    return [*prompt["prompt_token_ids"]], prompt["mm_hashes"], places
+
+
+def ours(engine: SaidEngine, body: Body) -> tuple[list[int], Any, Any]:
+    (generation,) = parse("openai", json.loads(json.dumps(body)), engine.settings).generations
+    return seen(engine.backend.prepare(next(NUMBERS), generation, pictures(body)).prompt)
+
+
+def vllms(engine: SaidEngine, body: Body) -> tuple[list[int], Any, Any]:
+    from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest
+    from vllm.renderers.online_renderer import OnlineRenderer
+
+    core = engine.backend._core
+    renderer: Any = OnlineRenderer(
+        core.model_config, core.renderer, request_logger=None, chat_template=None,
+        chat_template_content_format="auto", enable_auto_tools=True, tool_parser="mistral",
+    )  # fmt: skip
+    request: Any = ChatCompletionRequest(**json.loads(json.dumps(body)))
+    _, (prompt,) = asyncio.run(renderer.render_chat(request, skip_mm_cache=True))
+    return seen(prompt)
+
+
+def test_how_many_images_the_model_takes(engine: SaidEngine) -> None:
+    assert engine.backend.info.images == 3
+
+
+def test_prompts_are_those_of_vllms_server(engine: SaidEngine) -> None:
+    made = {what: (ours(engine, body), vllms(engine, body)) for what, body in CONVERSATIONS.items()}
+    assert {what: pair for what, pair in made.items() if pair[0] != pair[1]} == {}
+
+
+def test_images_in_results(engine: SaidEngine) -> None:
+    """What vLLM's server refuses has them in a user's message, as with templates that do not show them."""
+    for what, (given, followed) in RESULTS.items():
+        body = {"messages": given, "tools": TOOLS}
+        if engine.backend._core.get_tokenizer().version >= 15:
+            assert ours(engine, body) == vllms(engine, body), what
+            continue
+        with pytest.raises(ValueError, match="ImageURLChunk"):
+            vllms(engine, body)
+        assert ours(engine, body) == vllms(engine, {"messages": followed, "tools": TOOLS}), what
+
+
+def test_an_image_that_is_to_be_turned(engine: SaidEngine) -> None:
+    """As cameras write them. vLLM turns it, mistral-common does not: the server finds no place for it."""
+    from PIL import Image as Picture
+
+    picture = Picture.open(BytesIO(png(100, 40)))
+    turned, upright = BytesIO(), BytesIO()
+    orientation = Picture.Exif()
+    orientation[0x0112] = 6
+    picture.save(turned, "PNG", exif=orientation)
+    picture.transpose(Picture.Transpose.ROTATE_270).save(upright, "PNG")
+    bodies = [
+        {"messages": [user({"type": "image_url", "image_url": {"url": data_url(file.getvalue())}}, text("a"))]}
+        for file in (turned, upright)
+    ]
+    with pytest.raises((ValueError, RuntimeError)):
+        vllms(engine, bodies[0])
+    tokens, _, places = ours(engine, bodies[0])
+    expected, _, expected_places = vllms(engine, bodies[1])
+    assert (tokens, places) == (expected, expected_places)
+
+
+@pytest.mark.parametrize("role", ["system", "assistant"])
+def test_who_shows_no_images(engine: SaidEngine, role: str) -> None:
+    with pytest.raises(RequestError) as raised:
+        ours(engine, {"messages": [user(text("a")), {"role": role, "content": [WIDE]}, user(text("a"))]})
+    assert raised.value.status == 400
+    assert raised.value.param == "messages[1].content[0].type"
+
+
+@pytest.mark.parametrize("name", IMAGES)
+def test_what_is_handed_to_vllm(name: str, tmp_path: Path) -> None:
+    """Also where this vLLM does not load Pixtral: the tokens are mistral-common's, of the pictures themselves."""
+    from mistral_common.protocol.instruct.chunk import ImageChunk, TextChunk
+    from mistral_common.protocol.instruct.messages import UserMessage
+    from mistral_common.protocol.instruct.request import ChatCompletionRequest
+    from PIL import Image as Picture
+    from vllm.tokenizers.mistral import MistralTokenizer
+
+    tokenizer: Any = MistralTokenizer.from_pretrained(str(pixtral_directory(tmp_path / "model", name)))
+    shown = [Picture.new("RGB", size) for size in ((PATCH, PATCH), (100, 40), (700, 300))]
+    content: list[Any] = [TextChunk(text="a"), *(ImageChunk(image=one) for one in shown), TextChunk(text="b")]
+    given: list[Any] = []
+
+    def render_cmpl(prompts: list[Any], tokenize: Any, *, skip_mm_cache: bool) -> list[Any]:
+        assert (tokenize, skip_mm_cache) == ("how", True)
+        given.extend(prompts)
+        return ["made"]
+
+    core = SimpleNamespace(
+        get_tokenizer=lambda: tokenizer,
+        model_config=SimpleNamespace(is_encoder_decoder=False),
+        renderer=SimpleNamespace(render_cmpl=render_cmpl),
+    )
+    chat = SimpleNamespace(get_apply_chat_template_kwargs=lambda: {"add_generation_prompt": True})
+    parts = [text("a"), *({"type": "image_pil", "image_pil": one} for one in shown), text("b")]
+    assert render_pictures(core, [user(*parts)], chat, "how") == "made"
+    (prompt,) = given
+    expected: Any = ChatCompletionRequest(messages=[UserMessage(content=content)])
+    assert prompt["prompt_token_ids"] == tokenizer.mistral.encode_chat_completion(expected).tokens
+    assert [id(one) for one in prompt["multi_modal_data"]["image"]] == [id(one) for one in shown]
+
+
+def test_a_model_without_images_takes_none(tmp_path: Path) -> None:
+    """Though its tokenizer knows of images, as that of Mistral's own for texts may."""
+    folder = mistral_directory(tmp_path / "model", "v7")
+    made: Body = json.loads((folder / "tekken.json").read_bytes())
+    made["image"] = {"image_patch_size": PATCH, "max_image_size": 128}
+    (folder / "tekken.json").write_text(json.dumps(made), "utf-8")
+    engine = SaidEngine(folder, tokenizer_mode="mistral", load_format="dummy")
+    assert engine.backend.info.images == 0
+    engine.close()
+
+
+@pytest.fixture(scope="module")
+def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Settings, Any]]:
+    if (why := why_not()) is not None:
+        pytest.skip(why)
+    folder = pixtral_directory(tmp_path_factory.mktemp("pixtral") / "model", "v13 think")
+    settings = make_settings(
+        folder, dtype="fp32", max_model_len="1024", enforce_eager="true", max_rolling_batch_size="4"
+    )
+    backend = in_process(settings)
+    yield settings, backend
+    backend.close()
+
+
+def test_answers_are_those_to_the_image(started: tuple[Settings, Any]) -> None:
+    """By vLLM itself, of a folder in Mistral's own form without any option; the last image is known to its core."""
+    settings, backend = started
+    answers: list[str] = []
+    for data in (noise(100, 40, 1), noise(100, 40, 2), noise(100, 40, 1)):
+        part = {"type": "image_url", "image_url": {"url": data_url(data)}}
+        body = {"messages": [user(text("a"), part)], "max_tokens": 12, "temperature": 0}
+        parsed = parse("openai", body, settings)
+        backend.add(backend.prepare(next(NUMBERS), parsed.generations[0], pictures(body)))
+        records: list[bytes] = []
+        while backend.busy:
+            for _, event in backend.step():
+                records += parsed.reply.feed(event, 0)
+        (answer,) = map(json.loads, records)
+        assert answer["usage"]["completion_tokens"] > 0
+        answers.append(answer["choices"][0]["message"]["content"])
+    assert answers[0] == answers[2]
+    assert answers[0] != answers[1]
