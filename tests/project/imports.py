@@ -40,7 +40,7 @@ STARTS_HERE = ("tests/kit/", "tests/bench/", "tests/microbench/", "tests/model/p
 def mirrored(path: str) -> tuple[str, str]:
     """The module that a test file mirrors, or "" where it tests a room as a whole; and the room.
 
-    `tests/model/vllm/request/test_chat_parsers.py` mirrors lmi.model.vllm.request.chat: the longest name of a module.
+    `tests/model/vllm/request/test_chat_rendered.py` mirrors lmi.model.vllm.request.chat: the longest name of a module.
     """
     place = PurePosixPath(path)
     room = ".".join(("lmi", *place.parent.parts[1:]))

@@ -35,7 +35,7 @@ def test_each_folder_of_tests_is_a_room_or_a_subject() -> None:
     ("path", "module", "room"),
     [
         ("tests/model/vllm/test_engine.py", "lmi.model.vllm.engine", "lmi.model.vllm"),
-        ("tests/model/vllm/request/test_chat_parsers.py", "lmi.model.vllm.request.chat", "lmi.model.vllm.request"),
+        ("tests/model/vllm/request/test_chat_rendered.py", "lmi.model.vllm.request.chat", "lmi.model.vllm.request"),
         ("tests/handler/djl/test_async_mode.py", "lmi.handler.djl.async_mode", "lmi.handler.djl"),
         ("tests/formatters/test_azure.py", "lmi.formatters.azure", "lmi.formatters"),
         ("tests/handler/user_code/test_limits.py", "", "lmi.handler.user_code"),

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from ....kit.api.engine import Splitter
-from ....kit.api.errors import OptionError
-from ....kit.api.types import Conversation, Token
-from ....kit.engines.parsing import chat_renderer
-from ....kit.models.any_tokens import AnyTokenizer
+from ..kit.api.engine import Splitter
+from ..kit.api.errors import OptionError
+from ..kit.api.types import Conversation, Token
+from ..kit.engines.parsing import chat_renderer
+from ..kit.models.any_tokens import AnyTokenizer
 
 pytestmark = pytest.mark.engine
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from ....kit.engines.prompts import Prompts
-from ....kit.models.vocabularies import vocabulary
+from ..kit.engines.prompts import Prompts
+from ..kit.models.vocabularies import vocabulary
 
 pytestmark = pytest.mark.engine
 

@@ -13,12 +13,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ....demo.model import Question, question
-from ....kit.answers.events import join_calls
-from ....kit.api.errors import OptionError, ParameterError
-from ....kit.api.types import Conversation, Token
-from ....kit.engines.parsing import chat_renderer
-from ....kit.models.any_tokens import AnyTokenizer
+from ..demo.model import Question, question
+from ..kit.answers.events import join_calls
+from ..kit.api.errors import OptionError, ParameterError
+from ..kit.api.types import Conversation, Token
+from ..kit.engines.parsing import chat_renderer
+from ..kit.models.any_tokens import AnyTokenizer
 
 pytestmark = pytest.mark.engine
 

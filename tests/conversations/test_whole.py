@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from ....kit.answers.calls import CALLING, Answered
-from ....kit.answers.openai import CHATS
-from ....kit.engines.said import SaidEngine
+from ..kit.answers.calls import CALLING, Answered
+from ..kit.answers.openai import CHATS
+from ..kit.engines.said import SaidEngine
 
 pytestmark = pytest.mark.engine
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from ....kit.api.errors import OptionError
-from ....kit.engines.prompts import Prompts
-from ....kit.models.vocabularies import vocabulary
+from ..kit.api.errors import OptionError
+from ..kit.engines.prompts import Prompts
+from ..kit.models.vocabularies import vocabulary
 
 pytestmark = pytest.mark.engine
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from ....kit.answers.calls import ASKED, CALLING, Answered, legacy, streamed_legacy
-from ....kit.engines.said import SaidEngine
+from ..kit.answers.calls import ASKED, CALLING, Answered, legacy, streamed_legacy
+from ..kit.engines.said import SaidEngine
 
 pytestmark = pytest.mark.engine
 
