@@ -33,8 +33,11 @@ FORCED = "pythonic"
 which makes them JSON; others have the calls made in their own form from vLLM 0.32 on (structural tags)."""
 BY_TOKENS = frozenset({"deepseek_v32", "ernie45", "gemma4", "kimi_k3", "minicpm5", "plamo3", ("muse_glimmer", None)})
 """Names of tool and of reasoning parsers, or a pair, that read streams better than whole answers (tests/families)."""
-TEXT_STARTS: Mapping[str | None, str] = {"kimi_k3": "<|open|>response<|sep|>"}
-"""By the name of a reasoning parser, what answers without reasoning begin with; its streams are all reasoning then."""
+KIMI_K3 = "kimi_k3"
+TEXT_START = "<|open|>response<|sep|>"
+"""What Kimi K3's text begins with. vLLM's parser of its reasoning takes a stream that does for reasoning."""
+TEXT_ENDS = ("<|close|>response<|sep|>", "<|close|>message<|sep|>")
+"""What Kimi K3's text and messages end with."""
 ID_TYPE = "vllm.parser.abstract_parser:get_tool_call_id_type"
 TOOL_CHOICE = "prompt.tool_choice"
 """Path of what is refused."""
@@ -49,7 +52,9 @@ class AnswerParsers:
         by_mistral = part("vllm.utils.mistral:is_mistral_tokenizer")(core.get_tokenizer())
         self._ids: str = MISTRAL if by_mistral else part(ID_TYPE)(core.model_config)
         """Which ids calls have."""
-        self._added = frozenset[str](core.get_tokenizer().get_added_vocab())
+        added = core.get_tokenizer().get_added_vocab()
+        names = (settings.tool_call_parser, settings.reasoning_parser)
+        self._added: tuple[str, ...] = (*(TEXT_ENDS if KIMI_K3 in names else ()), *added)
         """Tokens that are no part of a text."""
         # Fails at start, not at the first request that needs a parser. Some need a model's own tokens.
         tried = getattr(self._try("tool_call_parser", settings.tool_call_parser, None), "tool_parser", None)
@@ -102,7 +107,7 @@ class AnswerParsers:
             forced=forced,
             marks=MARKED.get(reasoner or ""),
             form=None if conversation.tool_choice == "none" else self._held(tool_parser),
-            text_start=TEXT_STARTS.get(reasoner, ""),
+            text_start=TEXT_START if reasoner == KIMI_K3 else "",
             by_tokens=not BY_TOKENS.isdisjoint((tool_parser, reasoner, (tool_parser, reasoner))),
             one_call=not conversation.parallel_tool_calls,
             show_reasoning=conversation.include_reasoning,
