@@ -21,7 +21,7 @@ from ..text.answers.part import TokenSplitter
 from ..text.answers.splitting import split, split_whole
 from ..text.detokenizer import Detokenizer, StopFinder
 from ..text.prompt_pieces import PIECE
-from ..text.response_limit import too_long, weight
+from ..text.response_limit import TOKEN, too_long, weight
 from ..text.tokenizer import Tokenizer
 from .core_outputs import Prompt, chosen, entries
 from .guides.faults import Guide
@@ -82,6 +82,10 @@ class SequenceGroup:
         self._weight = 0 if generation.stream else weight(generation)
         self._size = 0
 
+    def weigh_kept(self) -> None:
+        """Counts each token as one that is kept, though it is not shown."""
+        self._weight = max(self._weight, 0 if self.generation.stream else TOKEN)
+
     @property
     def shows_prompt(self) -> bool:
         """Whether text or tokens of the prompt are wanted, which takes long to make of a long one."""
@@ -120,6 +124,7 @@ class OutputSequence:
 
     __slots__ = (
         "_all_ids",
+        "_by_whole",
         "_cumulative",
         "_due",
         "_ids",
@@ -150,6 +155,10 @@ class OutputSequence:
         self._stream = stream = generation.stream
         by_tokens = splitter is not None and (stream or splitter.by_tokens)
         kept = generation.tokens or by_tokens
+        self._by_whole = splitter is not None and not by_tokens
+        """Whether the answer is taken apart at its end alone."""
+        if by_tokens:
+            group.weigh_kept()
         self.text = Detokenizer(decode, kept)
         if stops := sampling.stop:
             shown, least = sampling.include_stop, sampling.min_tokens
@@ -227,7 +236,7 @@ class OutputSequence:
         ids = output.new_token_ids
         if not self._stream:
             self.group.count(len(ids))
-            if self._splitter is not None:
+            if self._by_whole:
                 self._all_ids += ids
         self._due -= len(ids)
         self._ids += ids
@@ -277,7 +286,7 @@ class OutputSequence:
         count = self.text.count
         delta = Delta(self.index, text, tokens, Finish(ended, stop, count, self._cumulative, **finish))
         splitter = self._splitter
-        if isinstance(splitter, Splitter) and not (self._stream or splitter.by_tokens):
+        if isinstance(splitter, Splitter) and self._by_whole:
             return split_whole(splitter, delta, self._all_ids[:count])
         return split(splitter, delta, shown=self.group.generation.tokens)
 

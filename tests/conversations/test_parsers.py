@@ -289,3 +289,23 @@ def test_an_answer_has_its_own_reasoning(
         splitter.feed(said, ended=True) if stream else splitter.whole(answer, [token.id for token in said], cut=False)
     )
     assert (part.reasoning, part.text, part.calls) == ("Let me see.", ANSWER, [])
+
+
+@pytest.mark.parametrize("opened", [False, True], ids=["begun by the answer", "opened by the prompt"])
+@pytest.mark.parametrize("reasoner", ["deepseek_r1", "qwen3"])
+@pytest.mark.parametrize("whole", [False, True], ids=["streamed", "whole"])
+def test_tokens_of_reasoning_are_counted(
+    tokenizer: Any, model_config: Any, reasoner: str, *, opened: bool, whole: bool
+) -> None:
+    chat = chat_renderer(tokenizer, model_config, reasoning_parser=reasoner)
+    conversation = Conversation(messages=({"role": "user", "content": "?"},))
+    ids = tokenizer.encode("<|im_start|>assistant\n" + opened * "<think>", add_special_tokens=False)
+    splitter = chat.splitter(conversation, chat.request(conversation), ids)
+    said = tokens(tokenizer, (not opened) * "<think>" + "Let me see.</think>Yes.")
+    if whole:
+        part = splitter.whole("".join(token.text for token in said), [token.id for token in said], cut=False)
+        assert (part.reasoning, part.text) == ("Let me see.", "Yes.")
+    else:
+        for token in said:
+            splitter.feed([token], ended=token is said[-1])
+    assert splitter.reasoning_tokens == len(tokenizer.encode("Let me see.", add_special_tokens=False))

@@ -163,6 +163,8 @@ class Splitter:
             if self._marked is not None:
                 thought, text = self._marked.feed(text, ended=True)
             reasoning, content, calls = self._parsed(text)
+            if not calls:
+                self._note_dropped(text, content)
             self._add(part, thought or reasoning, *self._held(content, calls, last=True))
         self._end(part, cut)
         return part
@@ -173,7 +175,7 @@ class Splitter:
         parser = self._parser
         if not hasattr(parser, "count_reasoning_tokens"):  # vLLM 0.26
             parser = getattr(parser, "reasoning_parser", None)
-        return int(parser.count_reasoning_tokens(self._ids)) if parser is not None else 0
+        return int(parser.count_reasoning_tokens([*self._prompt.mark, *self._ids])) if parser is not None else 0
 
     def _begin(self, *, begins: bool) -> None:
         """`begins`: whether the answer begins its own reasoning.
@@ -201,7 +203,8 @@ class Splitter:
         if not self._begun:
             # All before was white space, or begins what text begins with.
             begins = False if self._prompt.open else self._prompt.begun_by(ids)
-            said, start = "".join(self._texts), self._text_start
+            start = self._text_start
+            said = "".join(self._texts) if start else ""
             if not last and (begins is None or (len(said) < len(start) and start.startswith(said))):
                 self._blank.append((text, ids[0]))
                 return
@@ -259,9 +262,10 @@ class Splitter:
             return
         self._parser = self._new(reasoning=self._thinks and self._marked is None, calls=self._calls)
         reasoning, parsed, calls = self._parsed(text)
-        if not self._failed and (content or thought) and not calls:
-            # Of a text without calls the parser of streams may leave out marks on purpose.
-            parsed = content
+        if not calls:
+            if not self._failed and (content or thought):
+                # Of a text without calls the parser of streams may leave out marks on purpose.
+                parsed = content
             self._note_dropped(text, parsed)
         more: Sequence[CallDelta] = [call for given in calls if (call := told.rest_of(given)) is not None]
         rest, more = self._held(rest_of(parsed or "", content), more, last=True)
@@ -282,8 +286,6 @@ class Splitter:
                 reasoning, content, _ = self._read(without, text)
             if not reasoning and not content:
                 content = text
-        if not calls:
-            self._note_dropped(text, content)
         made = [
             CallDelta(index, call.id or new_id(), call.name.strip(), call.arguments) for index, call in enumerate(calls)
         ]
@@ -303,7 +305,11 @@ class Splitter:
             log.debug("a tool call or reasoning parser failed: the response is treated as text", exc_info=True)
             return None, None, None
         # Some take no notice of the mark.
-        return reasoning.removeprefix(opening) if reasoning else reasoning, content, calls
+        if reasoning:
+            reasoning = reasoning.removeprefix(opening)
+        elif content:
+            content = content.removeprefix(opening)
+        return reasoning, content, calls
 
     def _note_dropped(self, text: str, content: str | None) -> None:
         """`content` is all that has been made of the text of an answer without calls."""

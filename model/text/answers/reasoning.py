@@ -20,8 +20,8 @@ class Reasoning:
         start: int | None,
         end: int | None,
         prompt_ids: Sequence[int],
-        ends: Collection[int] = frozenset(),
-        text_of: Callable[[int], str] = str,
+        ends: Collection[int],
+        text_of: Callable[[int], str],
     ) -> None:
         """`start` and `end`: the two tokens; `ends`: those that end a message; `text_of`: a token's text."""
         self._start = start
@@ -43,8 +43,10 @@ class Reasoning:
             self.open = self.known and self.ids[:1] == [start]
         elif self.known:
             self.ids = []
-        self.opening = text_of(start) if self.open and start is not None else ""
-        """With what the prompt opens the reasoning."""
+        self.mark = [start] if self.open and start is not None else []
+        """The token with which the prompt opens the reasoning; none where it does not."""
+        self.opening = "".join(map(text_of, self.mark))
+        """Its text."""
 
     def begun_by(self, ids: Sequence[int]) -> bool | None:
         """Whether an answer that begins with `ids` begins its own reasoning; None where more tokens must tell."""

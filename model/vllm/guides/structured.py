@@ -48,10 +48,10 @@ def structured_outputs(
     if guide is None:
         return None, None
     own = backends.compiled(GUIDE, asked := _of(guide))
-    either = joined(asked, own, tool_format) if tool_format is not None and backends.takes_formats else None
-    if either is not None and conversation is not None:
-        return of_tools(either, conversation, backends, strict=True), GUIDE
-    return own, GUIDE
+    if tool_format is None or conversation is None or not backends.takes_formats:
+        return own, GUIDE
+    either = joined(asked, own, tool_format)
+    return (own if either is None else of_tools(either, conversation, backends, strict=True)), GUIDE
 
 
 def _of(guide: StructuredOutput) -> StructuredOutputsParams:

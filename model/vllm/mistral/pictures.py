@@ -4,8 +4,9 @@ its URL for that; vLLM's server has it do so, and reads each image a second time
     messages with pictures --> pictures, in their order ------------------------------ processor --> prompt
                            `-> messages with stand-ins --mistral-common--> token ids -'
 
-A stand-in is an empty picture of the same size, in a data URL: nothing else of an image says how it is written. So no
-URL of a client's comes here, and a picture that vLLM has turned upright (Exif) has the place of what it is then.
+A stand-in is an empty picture in a data URL, of the same size or of that to which mistral-common makes it smaller:
+nothing else of an image says how it is written. So no URL of a client's comes here, and a picture that vLLM has turned
+upright (Exif) has the place of what it is then.
 """
 
 from __future__ import annotations
@@ -30,8 +31,10 @@ def render_pictures(core: Any, messages: Iterable[Message], chat: Any, tokenize:
     """
     pictures: list[Any] = []
     apply = part("vllm.renderers.mistral:safe_apply_chat_template")
-    stand_ins = [_without_pictures(message, pictures) for message in messages]
-    ids: list[int] = apply(core.get_tokenizer(), stand_ins, **chat.get_apply_chat_template_kwargs())
+    tokenizer = core.get_tokenizer()
+    longest: int = tokenizer.instruct.image_encoder.image_config.max_image_size
+    stand_ins = [_without_pictures(message, pictures, longest) for message in messages]
+    ids: list[int] = apply(tokenizer, stand_ins, **chat.get_apply_chat_template_kwargs())
     # No names of images, said as the renderer of conversations says it: 0.26 knows an image by its pixels otherwise.
     names = {"image": [None] * len(pictures)}
     given = {"prompt_token_ids": ids, "multi_modal_data": {"image": pictures}, "multi_modal_uuids": names}
@@ -40,8 +43,8 @@ def render_pictures(core: Any, messages: Iterable[Message], chat: Any, tokenize:
     return prompt
 
 
-def _without_pictures(message: Message, pictures: list[Any]) -> Message:
-    """A message with stand-ins; its pictures are added to `pictures`."""
+def _without_pictures(message: Message, pictures: list[Any], longest: int) -> Message:
+    """A message with stand-ins, whose sides have at most `longest` pixels; its pictures are added to `pictures`."""
     content = message.get("content")
     if not isinstance(content, list):
         return message
@@ -49,15 +52,20 @@ def _without_pictures(message: Message, pictures: list[Any]) -> Message:
     for one in content:
         if one["type"] == "image_pil":
             pictures.append(one["image_pil"])
-            one = {"type": "image_url", "image_url": {"url": _stand_in(one["image_pil"].size)}}
+            one = {"type": "image_url", "image_url": {"url": _stand_in(one["image_pil"].size, longest)}}
         parts.append(one)
     return {**message, "content": parts}
 
 
-def _stand_in(size: tuple[int, int]) -> str:
-    """An empty picture of a size in pixels: a few dozen kilobytes. Colors would be converted if it had others."""
+def _stand_in(size: tuple[int, int], longest: int) -> str:
+    """An empty picture that has as many tokens as one of `size`, in pixels. mistral-common makes those with a side above
+    `longest` smaller (ImageEncoder._image_to_num_tokens); here that takes no time and memory by the pixel. Colors would
+    be converted if it had others."""
     from PIL import Image
 
+    width, height = size
+    if (ratio := max(size) / longest) > 1:
+        size = max(round(width / ratio), 1), max(round(height / ratio), 1)
     file = BytesIO()
     Image.new("RGB", size).save(file, "PNG", compress_level=1)
     return f"data:image/png;base64,{base64.b64encode(file.getvalue()).decode()}"

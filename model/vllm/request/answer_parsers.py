@@ -31,8 +31,19 @@ __all__ = ["AnswerParsers"]
 FORCED = "pythonic"
 """A tool parser for calls that a request forces where the options name none. It leaves these to vLLM's guided decoding,
 which makes them JSON; others have the calls made in their own form from vLLM 0.32 on (structural tags)."""
-BY_TOKENS = frozenset({"deepseek_v32", "ernie45", "gemma4", "kimi_k3", "minicpm5", "plamo3", ("muse_glimmer", None)})
-"""Names of tool and of reasoning parsers, or a pair, that read streams better than whole answers (tests/families)."""
+BY_TOKENS = frozenset(
+    {
+        "deepseek_v32",
+        "ernie45",
+        "gemma4",
+        "kimi_k3",
+        "minicpm5",
+        "plamo3",
+        ("muse_glimmer", None),
+        (None, "k2_horizon"),
+    }
+)
+"""Names of tool and of reasoning parsers, or pairs, that read streams better than whole answers (tests/families)."""
 KIMI_K3 = "kimi_k3"
 TEXT_START = "<|open|>response<|sep|>"
 """What Kimi K3's text begins with. vLLM's parser of its reasoning takes a stream that does for reasoning."""

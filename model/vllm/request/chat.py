@@ -240,7 +240,9 @@ class ChatRenderer:
     ) -> str:
         """The prompt of messages, as text, by a request's `template` or by the model's; raises what templates raise."""
         form = self._form(
-            messages=messages, chat_template=template, chat_template_kwargs=self._variables(variables or {}) or None
+            messages=messages,
+            chat_template=template,
+            chat_template_kwargs=self._variables(variables or {}, fit=template is None) or None,
         )
         prompt = self.render(form, images, shortened=lambda text: text[:TRIED], whole=True)
         text: str = self._core.get_tokenizer().decode(prompt["prompt_token_ids"])

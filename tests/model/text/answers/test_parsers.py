@@ -88,7 +88,9 @@ class Failing(Swallowing):
 
 
 def splitter_of(parser: Any, **more: Any) -> Splitter:
-    return Splitter(lambda **_: parser, None, Reasoning(None, None, []), one_call=False, show_reasoning=True, **more)
+    return Splitter(
+        lambda **_: parser, None, Reasoning(None, None, [], (), str), one_call=False, show_reasoning=True, **more
+    )
 
 
 def test_what_a_parser_leaves_out_is_counted(caplog: pytest.LogCaptureFixture) -> None:

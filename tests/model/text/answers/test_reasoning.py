@@ -29,7 +29,7 @@ START, END, EOS, BLANK = 1, 2, 3, 4
 def test_only_what_stands_behind_the_last_message_says_whether_an_answer_thinks(
     prompt: list[int], ids: list[int], open_: bool
 ) -> None:
-    reasoning = Reasoning(START, END, prompt, {EOS})
+    reasoning = Reasoning(START, END, prompt, {EOS}, str)
     assert (reasoning.ids, reasoning.open) == (ids, open_)
     assert reasoning.prompt == prompt
 
@@ -53,7 +53,7 @@ def test_the_first_tokens_say_whether_an_answer_begins_its_own_reasoning(ids: li
 
 
 def test_where_the_tokens_are_not_known_anything_may_be_reasoning() -> None:
-    reasoning = Reasoning(None, END, [8, EOS, 9], {EOS})
+    reasoning = Reasoning(None, END, [8, EOS, 9], {EOS}, str)
     assert not reasoning.known
     assert reasoning.ids == [9]
     assert reasoning.begun_by([START]) is False

@@ -195,7 +195,7 @@ def test_what_is_handed_to_vllm(name: str, tmp_path: Path) -> None:
     from vllm.tokenizers.mistral import MistralTokenizer
 
     tokenizer: Any = MistralTokenizer.from_pretrained(str(pixtral_directory(tmp_path / "model", name)))
-    shown = [Picture.new("RGB", size) for size in ((PATCH, PATCH), (100, 40), (700, 300))]
+    shown = [Picture.new("RGB", size) for size in ((PATCH, PATCH), (100, 40), (700, 300), (613, 417), (3, 4000))]
     content: list[Any] = [TextChunk(text="a"), *(ImageChunk(image=one) for one in shown), TextChunk(text="b")]
     given: list[Any] = []
 
