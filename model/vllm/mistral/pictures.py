@@ -58,9 +58,9 @@ def _without_pictures(message: Message, pictures: list[Any], longest: int) -> Me
 
 
 def _stand_in(size: tuple[int, int], longest: int) -> str:
-    """An empty picture that has as many tokens as one of `size`, in pixels. mistral-common makes those with a side above
-    `longest` smaller (ImageEncoder._image_to_num_tokens); here that takes no time and memory by the pixel. Colors would
-    be converted if it had others."""
+    """An empty picture that has as many tokens as one of `size`, in pixels. mistral-common makes those with a side
+    above `longest` smaller (ImageEncoder._image_to_num_tokens); here that takes no time and memory by the pixel. Colors
+    would be converted if it had others."""
     from PIL import Image
 
     width, height = size

@@ -346,21 +346,16 @@ class Broken:
     """A splitter with a fault, after so many tokens."""
 
     reasoning_tokens = 0
+    by_tokens = True
 
     def __init__(self, after: int) -> None:
         self.left = after
 
     def feed(self, tokens: Any, *, ended: bool, cut: bool = False) -> Any:
-        return self._part("".join(token.text for token in tokens), len(tokens))
-
-    def whole(self, text: str, ids: list[int], *, cut: bool) -> Any:
-        return self._part(text, len(ids))
-
-    def _part(self, text: str, size: int) -> Any:
-        self.left -= size
+        self.left -= len(tokens)
         if self.left < 0:
             raise KeyError("a fault")
-        return Part(text)
+        return Part("".join(token.text for token in tokens))
 
 
 @pytest.mark.parametrize("n", [1, 3])

@@ -26,8 +26,8 @@ def model_dir(demo_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Pat
     return model_directory(demo_model, tmp_path_factory.mktemp("trial") / "model", {})
 
 
-def _render_text(self: Any, prompts: Any, tokenize_params: Any) -> Any:
-    return self, prompts, tokenize_params.max_length
+def _render_text(self: Any, prompts: Any, tokenize_params: Any, skip_mm_cache: bool = False) -> Any:
+    return self, prompts, tokenize_params.max_length, skip_mm_cache
 
 
 def _render_conversation(self: Any, conversations: Any, *, params: Any, skip_mm_cache: bool = False) -> Any:
