@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -77,6 +78,17 @@ TOOLS = {"agents", "bench", "chaos"}
 UNITS = {"formatters", "handler", "model", "project"}
 """Folders whose tests are `unit`, unless one of these marks says what else they need."""
 NO_UNIT = ("engine", "processes", "djl", "browser", "hosts", "contract", "slow", "timing")
+
+
+CHOSEN = {name: os.environ[name] for name in ("VLLM_WORKER_MULTIPROC_METHOD",) if name in os.environ}
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup() -> None:
+    """Each test finds the environment as it was chosen: vLLM's CPU platform writes `spawn` into it, wherever a
+    VllmConfig is made, and cores that spawn know nothing of what a test has changed in its own process.
+    """
+    os.environ.update(CHOSEN)
 
 
 @pytest.hookimpl(tryfirst=True)
