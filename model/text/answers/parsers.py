@@ -282,8 +282,10 @@ class Splitter:
         if not content and not calls:
             # Parsers drop calls that they cannot read.
             without = self._new(reasoning=self._thinks and self._marked is None, calls=False)
-            if without is not None:
-                reasoning, content, _ = self._read(without, text)
+            again = (None, None, None) if without is None else self._read(without, text)
+            # On 0.28 Ling 3's does not know reasoning where there are no tools.
+            if again[0] or not reasoning:
+                reasoning, content, _ = again
             if not reasoning and not content:
                 content = text
         made = [
