@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,20 +22,6 @@ ELSEWHERE = {"hf", "mistral", "minimax_m3", "openai_gptoss"}
 """Parsers that may not be made here: they need parts of vLLM's, a model's own tokenizer or its type."""
 NEVER_END = {"granite", "hunyuan_a13b"}
 """Those whose guides never begin in vLLM's server: begun at once, the answer is what was asked for."""
-
-
-@pytest.fixture(scope="module")
-def tokenizer(demo_model: Path) -> Any:
-    from transformers import AutoTokenizer
-
-    return AutoTokenizer.from_pretrained(demo_model)
-
-
-@pytest.fixture(scope="module")
-def model_config(demo_model: Path) -> Any:
-    from vllm import EngineArgs
-
-    return EngineArgs(model=str(demo_model), enforce_eager=True).create_model_config()
 
 
 class Family:

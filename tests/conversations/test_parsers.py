@@ -35,20 +35,6 @@ ANSWER = "It is 5 degrees in Paris, and sunny."
 
 
 @pytest.fixture(scope="module")
-def tokenizer(demo_model: Path) -> Any:
-    from transformers import AutoTokenizer
-
-    return AutoTokenizer.from_pretrained(demo_model)
-
-
-@pytest.fixture(scope="module")
-def model_config(demo_model: Path) -> Any:
-    from vllm import EngineArgs
-
-    return EngineArgs(model=str(demo_model), enforce_eager=True).create_model_config()
-
-
-@pytest.fixture(scope="module")
 def cohere_config(demo_model: Path) -> Any:
     """The demo model by the name of Cohere's, of which vLLM's parsers want to know."""
     from vllm import EngineArgs
