@@ -53,7 +53,7 @@ FLOORS = {
     "model/vllm": 34,
     "model/vllm/guides": 37,
     "model/vllm/library": 34,
-    "model/vllm/mistral": 59,
+    "model/vllm/mistral": 51,
     "model/vllm/pooling": 34,
     "model/vllm/request": 30,
     "model/vllm/request/harmony": 31,
