@@ -85,8 +85,7 @@ def check_dialect(settings: Settings, user_dialects: Sequence[Dialect] = ()) -> 
     """Raises OptionError if `option.dialect` names no dialect."""
     names = [known.name for known in (*user_dialects, *DIALECTS)]
     if settings.dialect and settings.dialect not in names:
-        expected = ", ".join(names)
-        raise OptionError(f"option.dialect: expected one of {expected}, got {settings.dialect!r}", "dialect")
+        raise OptionError.of("dialect", expected=f"one of {', '.join(names)}", given=settings.dialect)
 
 
 def detect(payload: Payload, request: Request, settings: Settings, user_dialects: Sequence[Dialect] = ()) -> Dialect:

@@ -19,12 +19,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..model.errors import AdapterForbiddenError, OptionError
+from ..model.errors import OPTION, AdapterForbiddenError, Fault, OptionError, refuse, shown
 from ..model.options import Settings, read_properties
 from ..model.options.combined import is_users
 from ..model.options.environment.reading import naming
 from ..model.options.properties import option_of_variable
-from ..model.options.refusal import refuse
 from ..model.options.table import option_named
 from .preflight import entry_point_of, has_own_code
 
@@ -68,8 +67,8 @@ ALLOWED = frozenset({
 # fmt: on
 """The properties that a model may have, as they are written in serving.properties."""
 
-Fault = tuple[str, str]
-"""What it is about, and what is wrong."""
+
+PROHIBITED = "DJL Serving prohibits this property in secure mode"
 
 
 @dataclass(frozen=True)
@@ -102,11 +101,8 @@ class SecureMode:
         """Raises OptionError for an entry point that DJL Serving would not load: any but its own, this one too."""
         entry = entry_point_of(settings, environment)
         if SCRIPTS in self.controls and entry and not entry.startswith("djl_python."):
-            raise OptionError(
-                f"option.entryPoint: {entry} is prohibited by DJL Serving in secure mode ({SCRIPTS}), which this "
-                "handler cannot change; lmi serve does without it",
-                "entryPoint",
-            )
+            why = f"{entry} is prohibited by DJL Serving in secure mode ({SCRIPTS}), which this handler cannot change"
+            raise OptionError.of("entryPoint", f"{why}; lmi serve does without it", given=entry)
 
     def check_adapter(self, folder: Path) -> None:
         """Raises AdapterForbiddenError for what is forbidden in an adapter's folder."""
@@ -118,35 +114,35 @@ class SecureMode:
 
     def _options(self, settings: Settings) -> Iterator[Fault]:
         if REMOTE_CODE in self.controls and settings.trust_remote_code:
-            yield "trust_remote_code", f"option.trust_remote_code: expected false in secure mode ({REMOTE_CODE})"
+            yield Fault("trust_remote_code", expected=f"false in secure mode ({REMOTE_CODE})")
         if TEMPLATES in self.controls and settings.chat_template is not None:
-            yield "chat_template", f"option.chat_template: prohibited in secure mode ({TEMPLATES})"
+            yield Fault("chat_template", f"prohibited in secure mode ({TEMPLATES})")
         if TEMPLATES in self.controls and settings.request_chat_template:
-            yield "request_chat_template", f"option.request_chat_template: prohibited in secure mode ({TEMPLATES})"
+            yield Fault("request_chat_template", f"prohibited in secure mode ({TEMPLATES})")
         python = settings.host.get("pythonExecutable")
         if python is not None and python not in INTERPRETERS:
-            expected = f"expected {' or '.join(INTERPRETERS)} in secure mode"
-            yield "pythonExecutable", f"option.pythonExecutable: {expected}, got {python!r}"
+            yield Fault("pythonExecutable", expected=f"{' or '.join(INTERPRETERS)} in secure mode", given=shown(python))
 
     def _scripts(self, settings: Settings) -> Iterator[Fault]:
         directory = Path(settings.model_dir)
         if REQUIREMENTS in self.controls and (directory / "requirements.txt").is_file():
-            yield REQUIREMENTS, f"{directory / 'requirements.txt'}: prohibited in secure mode ({REQUIREMENTS})"
+            file = str(directory / "requirements.txt")
+            yield Fault(REQUIREMENTS, f"prohibited in secure mode ({REQUIREMENTS})", source=file)
         # DJL Serving looks at its entry point and at model.py; what else is user code here, it knows nothing of.
         plugins = (settings.tool_parser_plugin, settings.reasoning_parser_plugin)
         if SCRIPTS in self.controls and (has_own_code(settings) or is_users(settings.backend) or any(plugins)):
             said = "code of your own (model.py, formatters, filters, dialects, engines, parsers)"
-            yield SCRIPTS, f"{directory}: {said} is prohibited in secure mode ({SCRIPTS})"
+            yield Fault(SCRIPTS, f"{said} is prohibited in secure mode ({SCRIPTS})", source=str(directory))
 
     def _files(self, channel: Path) -> Iterator[Fault]:
         if not channel.is_dir():
-            yield CHANNELS, f"{CHANNELS}: expected folders, got {str(channel)!r}, which is none"
+            yield Fault(CHANNELS, "it is none", "folders", shown(str(channel)), source=CHANNELS)
             return
         if PICKLES in self.controls and (pickle := _pickle(channel)) is not None:
-            yield PICKLES, f"{pickle}: only safetensors are permitted in secure mode ({PICKLES})"
+            yield Fault(PICKLES, f"only safetensors are permitted in secure mode ({PICKLES})", source=str(pickle))
         for file in _walked(channel) if TEMPLATES in self.controls else ():
             if file.name == "tokenizer_config.json" and _has_template(file):
-                yield TEMPLATES, f"{file}: chat_template is prohibited in secure mode ({TEMPLATES})"
+                yield Fault(TEMPLATES, f"chat_template is prohibited in secure mode ({TEMPLATES})", source=str(file))
 
 
 def secure_mode(environment: Mapping[str, str]) -> SecureMode | None:
@@ -173,7 +169,8 @@ def _properties(settings: Settings, environment: Mapping[str, str]) -> Iterator[
             names.append("option.entryPoint" if name == "entrypoint" else f"option.{name}")
     for name in dict.fromkeys(names):
         if name not in ALLOWED:
-            yield name.removeprefix("option."), f"{name}: DJL Serving prohibits this property in secure mode"
+            plain = name.removeprefix(OPTION)
+            yield Fault(plain, PROHIBITED, source=name if plain == name else None)
 
 
 def _variables(settings: Settings, environment: Mapping[str, str]) -> Iterator[Fault]:
@@ -189,7 +186,7 @@ def _variables(settings: Settings, environment: Mapping[str, str]) -> Iterator[F
         variable: name for name, variable in given if not (variable.startswith("OPTION_") or _permitted(name))
     }  # fmt: skip
     for variable, name in forbidden.items():
-        yield name, f"{variable}: DJL Serving prohibits this property in secure mode"
+        yield Fault(name, PROHIBITED, source=variable)
 
 
 def _permitted(name: str) -> bool:

@@ -99,8 +99,8 @@ class Service:
     def _start(self) -> EngineInfo:
         begun = time.monotonic()
         if self.settings.parallel.follows:
-            expected = f"expected 0, the leader, got {self.settings.parallel.node_rank}: here run lmi follow"
-            raise OptionError(f"option.node_rank: {expected}", "node_rank")
+            rank = self.settings.parallel.node_rank
+            raise OptionError.of("node_rank", "here run lmi follow", expected="0, the leader", given=rank)
         extensions = load_extensions(self.settings, self._host_formatters)
         extensions.control = self.opener.control
         if self.settings.adapters.enable_lora:

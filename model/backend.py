@@ -134,11 +134,11 @@ def _users_backend(settings: Settings) -> Backend | AsyncBackend:
     try:
         make = getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError) as error:
-        raise OptionError(f"option.backend: {place!r}: {error}", "backend") from error
+        raise OptionError.of("backend", f"{place!r}: {error}") from error
     backend = make(settings)
     if settings.content_filter and not hasattr(backend, "prompt_text"):
-        message = f"option.content_filter: {place} has no prompt_text, which gives the filter the prompts to judge"
-        raise OptionError(message, "content_filter")
+        why = f"{place} has no prompt_text, which gives the filter the prompts to judge"
+        raise OptionError.of("content_filter", why)
     return cast("Backend | AsyncBackend", backend)
 
 

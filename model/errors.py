@@ -33,17 +33,21 @@
 
 Each dialect renders an error in its own shape; a host only adds what its protocol demands. `status` is the HTTP status
 that the error has where nothing else is laid down, `code` a stable word for programs, `param` the offending field,
-`retry_after` in how many seconds the same request may succeed, for the header Retry-After (RFC 9110, 10.2.3).
-Messages are one line: the Java front end turns a line break into a 500.
+`faults` what is wrong as data (Fault), `retry_after` in how many seconds the same request may succeed, for the header
+Retry-After (RFC 9110, 10.2.3). Messages are one line: the Java front end turns a line break into a 500.
 """
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable, Iterator
-from typing import Any, ClassVar
+from collections.abc import Iterable, Iterator, Mapping
+from typing import ClassVar, Self
+
+import msgspec
+
+from .faults import OPTION, Fault, most_like, one_line, shown, text_of
 
 __all__ = [
+    "OPTION",
     "AdapterError",
     "AdapterExistsError",
     "AdapterForbiddenError",
@@ -51,6 +55,7 @@ __all__ = [
     "ContentFilterError",
     "ContextError",
     "EngineError",
+    "Fault",
     "ForbiddenError",
     "GenerationError",
     "LmiError",
@@ -65,6 +70,7 @@ __all__ = [
     "PayloadError",
     "RequestCancelledError",
     "RequestError",
+    "SentError",
     "SessionError",
     "SlowReaderError",
     "StartError",
@@ -75,25 +81,12 @@ __all__ = [
     "UnavailableError",
     "UnsupportedError",
     "UserCodeError",
-    "did_you_mean",
-    "error_of_kind",
+    "most_like",
     "one_line",
     "raised_by_us",
+    "refuse",
+    "shown",
 ]
-
-MAX_SHOWN_CHARACTERS = 120
-"""How many characters of an offending value a message repeats."""
-
-
-def one_line(text: str) -> str:
-    """`text` with every run of white space, line breaks included, as a single space, and nothing that does not print.
-
-    Control characters would act on the terminal of whoever reads the log, and halves of surrogate pairs are no text.
-    """
-    joined = " ".join(text.split())
-    if joined.isprintable():
-        return joined
-    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in joined)
 
 
 def raised_by_us(error: BaseException) -> bool:
@@ -110,12 +103,6 @@ def raised_by_us(error: BaseException) -> bool:
 OURS = __name__.partition(".")[0]
 
 
-def did_you_mean(name: str, known: Iterable[str], *, prefix: str = "", cutoff: float = 0.6) -> str:
-    """ "; did you mean ...?" with the name of `known` that is most like `name`; empty if none is (difflib's ratio)."""
-    near = [other for other in difflib.get_close_matches(name, known, n=1, cutoff=cutoff) if other != name]
-    return f"; did you mean {prefix}{near[0]}?" if near else ""
-
-
 class LmiError(Exception):
     """The root: a message of one line, and the field that it is about, if it is about one.
 
@@ -128,14 +115,16 @@ class LmiError(Exception):
     code: ClassVar[str] = "internal_error"
     retry_after: ClassVar[int | None] = None
 
-    def __init__(self, message: str, param: str | None = None) -> None:
+    def __init__(self, message: str, param: str | None = None, faults: Iterable[Fault] = ()) -> None:
+        """`faults`: what the message says, where it was made of that."""
         self.message = one_line(message)
         self.param = param
+        self.faults = tuple(faults)
         super().__init__(self.message)
 
     @property
     def kind(self) -> str:
-        """The class's name, which `error_of_kind` turns back into the class."""
+        """The class's name, which SentError turns back into the class."""
         return type(self).__name__
 
 
@@ -146,35 +135,14 @@ class RequestError(LmiError):
     code = "invalid_request_error"
 
     @classmethod
-    def of(cls, param: str, given: object, expected: str) -> RequestError:
+    def of(cls, param: str, given: object, expected: str) -> Self:
         """The error that names the field, what was given and what was expected."""
-        return cls(f"{param}: expected {expected}, got {_shown(given)}", param)
+        return cls.because(Fault(param, expected=expected, given=shown(given)))
 
-
-def _shown(given: object) -> str:
-    """The beginning of its repr. No more of it is made: that of a large body's value takes longer than to read it."""
-    shown = ""
-    for part in _repr_parts(given):
-        shown += part
-        if len(shown) > MAX_SHOWN_CHARACTERS:
-            return shown[:MAX_SHOWN_CHARACTERS] + "..."
-    return shown
-
-
-def _repr_parts(value: Any) -> Iterator[str]:
-    """Of what JSON has; together at least as long as what is shown, or the whole."""
-    if not isinstance(value, dict | list):
-        yield repr(value[: MAX_SHOWN_CHARACTERS + 1] if isinstance(value, str) else value)
-        return
-    begin, end = "{}" if isinstance(value, dict) else "[]"
-    yield begin
-    for number, member in enumerate(value):
-        yield ", " if number else ""
-        yield from _repr_parts(member)
-        if isinstance(value, dict):
-            yield ": "
-            yield from _repr_parts(value[member])
-    yield end
+    @classmethod
+    def because(cls, fault: Fault) -> Self:
+        """The error that says so."""
+        return cls(fault.sentence(""), fault.name, (fault,))
 
 
 class PayloadError(RequestError):
@@ -365,14 +333,32 @@ class StartError(LmiError):
 
 
 class OptionError(StartError):
-    """An option is unknown or has a value that cannot be used; `param` is its name."""
+    """Options are unknown or have values that cannot be used; `param` is the first one's name.
+
+    There is always a fault at least: one by itself, of `message`, where nothing else is known.
+    """
 
     code = "invalid_option"
 
-    def __init__(self, message: str, param: str | None = None, faults: Iterable[tuple[str | None, str]] = ()) -> None:
-        """`faults`: where it tells of several options, each one's name with what is wrong with it."""
-        super().__init__(message, param)
-        self.faults = tuple(faults) or ((param, self.message),)
+    def __init__(self, message: str, param: str | None = None, faults: Iterable[Fault] = ()) -> None:
+        super().__init__(message, param, tuple(faults) or (Fault(param, one_line(message), source=""),))
+
+    @classmethod
+    def of(cls, name: str, why: str = "", *, expected: str = "", given: object = None, instead: str = "") -> Self:
+        """For one option; without `given` the message does not say what was."""
+        return cls.of_all([Fault(name, why, expected, "" if given is None else shown(given), instead)])
+
+    @classmethod
+    def of_all(cls, faults: Iterable[Fault]) -> Self:
+        """For one option or for several, one fault at least."""
+        found = tuple(faults)
+        return cls(text_of(found), found[0].name, found)
+
+    def come_from(self, sources: Mapping[str, str]) -> None:
+        """Options, by whose names `sources` has the variables that they came from, are named by these from now on."""
+        self.faults = tuple(fault.come_from(sources.get(fault.name or "")) for fault in self.faults)
+        self.message = text_of(self.faults)
+        self.args = (self.message,)
 
 
 class MemoryShortError(StartError):
@@ -391,6 +377,26 @@ def _with_subclasses(kind: type[LmiError]) -> Iterator[type[LmiError]]:
 _KINDS = {kind.__name__: kind for kind in _with_subclasses(LmiError)}
 
 
-def error_of_kind(kind: str, message: str, param: str | None = None) -> LmiError:
-    """The error that another process described by its `kind`; an unknown kind becomes the root class."""
-    return _KINDS.get(kind, LmiError)(message, param)
+class SentError(msgspec.Struct, array_like=True, frozen=True, omit_defaults=True):
+    """An error, for another process."""
+
+    kind: str
+    message: str
+    param: str | None = None
+    faults: tuple[Fault, ...] = ()
+
+    @classmethod
+    def of(cls, error: LmiError) -> Self:
+        """What carries `error`."""
+        return cls(error.kind, error.message, error.param, error.faults)
+
+    @property
+    def error(self) -> LmiError:
+        """The error again, of its class; an unknown kind becomes the root class."""
+        return _KINDS.get(self.kind, LmiError)(self.message, self.param, self.faults)
+
+
+def refuse(faults: Iterable[Fault]) -> None:
+    """Raises one OptionError for all `faults`, if there are any."""
+    if found := tuple(faults):
+        raise OptionError.of_all(found)

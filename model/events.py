@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from .errors import LmiError, error_of_kind
+from .errors import SentError
 
 __all__ = [
     "CallDelta", "Delta", "EngineEvent", "Event", "Failed", "Finish", "FinishReason", "Prefill", "Rendered", "Started",
@@ -145,23 +145,8 @@ class Delta(msgspec.Struct, array_like=True, frozen=True, tag="d", omit_defaults
     """What the model calls each number of `vector`, where Scoring.classes asked for them."""
 
 
-class Failed(msgspec.Struct, array_like=True, frozen=True, tag="f", omit_defaults=True):
-    """The request is over, with an error."""
-
-    kind: str
-    message: str
-    param: str | None = None
-    """As LmiError.param: a path from an engine, the client's field for an encoder."""
-
-    @classmethod
-    def of(cls, error: LmiError) -> Failed:
-        """The event that carries `error`."""
-        return cls(error.kind, error.message, error.param)
-
-    @property
-    def error(self) -> LmiError:
-        """The error again, of its class in model/errors.py."""
-        return error_of_kind(self.kind, self.message, self.param)
+class Failed(SentError, array_like=True, frozen=True, tag="f", omit_defaults=True):
+    """The request is over, with an error. Its `param` is a path from an engine, the client's field for an encoder."""
 
 
 Event = Started | Delta | Failed

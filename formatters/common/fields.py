@@ -12,7 +12,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from ...model.errors import ParameterError, PayloadError, RequestError, UnsupportedError, did_you_mean, one_line
+from ...model.errors import Fault, ParameterError, PayloadError, RequestError, UnsupportedError, most_like, one_line
 from ...model.options import Settings
 from ..base import JsonSchema
 from .kinds import Anything, Kind, Nested
@@ -213,8 +213,9 @@ _logged_names: set[str] = set()
 def handle_unknown_field(name: str, known: Iterable[str], settings: Settings, prefix: str = "") -> None:
     """Ignores a name with one log line a process, or refuses it (docs/decisions.md: Unknown parameters)."""
     if settings.unknown_parameters == "error":
-        shown = _shown(name, prefix)
-        raise UnsupportedError(f"{shown}: unknown field{did_you_mean(name[:64], known, prefix=prefix)}", shown)
+        like = most_like(name[:64], known)
+        fault = Fault(_shown(name, prefix), "unknown field", similar=prefix + like if like else "")
+        raise UnsupportedError.because(fault)
     # The value may be part of a prompt: it is not for the log.
     log_once("unknown request field ignored: %s", name, prefix)
 

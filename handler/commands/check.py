@@ -153,10 +153,10 @@ def _check_task(settings: Settings) -> None:
         task = "text-ranking" if classes == 1 else "text-classification"
     if settings.backend.startswith("vllm") and not settings.pools and task is not None:
         expected = f"expected {task} with {architecture}, which generates no text"
-        raise OptionError(f"option.task: {expected}, got {settings.task!r}", "task")
+        raise OptionError.of("task", f"{expected}, got {settings.task!r}")
     if settings.task == "rank" and task == "text-classification" and "hf_overrides" not in settings.engine_arguments:
         expected = f"expected {task} with this model, which has {classes} classes: text-ranking needs one"
-        raise OptionError(f"option.task: {expected}", "task")
+        raise OptionError.of("task", f"{expected}")
     if settings.scores and architecture.endswith(HEAD):
         activation_of({**config, **leaving_logits(config, {})})
 

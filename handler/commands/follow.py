@@ -40,10 +40,10 @@ def follower_settings(model: Path, overrides: Mapping[str, str], environment: Ma
     settings = load_settings(model, environment=environment, overrides=options)
     parallel = settings.parallel
     if parallel.nnodes == 1:
-        raise OptionError("option.nnodes: expected the number of hosts, 2 or more, but it is not set", "nnodes")
+        raise OptionError.of("nnodes", expected="the number of hosts, 2 or more, but it is not set")
     if parallel.node_rank == 0:
-        expected = f"expected 1 to {parallel.nnodes - 1}, the number of this host, got 0, which is the leader's"
-        raise OptionError(f"option.node_rank: {expected}", "node_rank")
+        expected = f"1 to {parallel.nnodes - 1}, the number of this host"
+        raise OptionError.of("node_rank", "it is the leader's", expected=expected, given=0)
     if secure := secure_mode(environment):
         secure.check_model(settings, environment)
     return settings

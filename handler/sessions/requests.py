@@ -94,7 +94,7 @@ class Sessions:
             try:
                 self._store.prepare()
             except (OSError, SessionError) as error:
-                raise OptionError(f"option.sessions_path: {error}", "sessions_path") from None
+                raise OptionError.of("sessions_path", str(error)) from None
         if options.sessions_s3url is not None:
             self._copy = Copy(self._store, options.sessions_s3url, copier())
             self._copy.restore()

@@ -142,8 +142,8 @@ def copier() -> Copier:
         return S5cmd(command)
     if importlib.util.find_spec("boto3") is not None:
         return Boto3()
-    expected = f"expected s5cmd ({CONTAINERS} or on the path) or boto3 with it, and there is neither"
-    raise OptionError(f"option.sessions_s3url: {expected}", "sessions_s3url")
+    expected = f"s5cmd ({CONTAINERS} or on the path) or boto3 with it, and there is neither"
+    raise OptionError.of("sessions_s3url", expected=expected)
 
 
 class Copy:

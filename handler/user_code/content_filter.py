@@ -58,11 +58,11 @@ class ContentFilter:
 
     def __init__(self, function: object, text: str, workers: Workers) -> None:
         if not callable(function):
-            raise OptionError(f"option.{OPTION}: {text!r} is not a function", OPTION)
+            raise OptionError.of(OPTION, f"{text!r} is not a function")
         self._stages = _takes(function, 2)
         if not self._stages and not _takes(function, 1):
             given = inspect.signature(function)
-            raise OptionError(f"option.{OPTION}: {text!r}: expected (text, stage), got {given}", OPTION)
+            raise OptionError.of(OPTION, f"{text!r}: expected (text, stage), got {given}")
         self._function = Function(function, f"content filter {text}", workers)
 
     def judge(self, text: str, stage: str) -> str | None:

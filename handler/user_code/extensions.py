@@ -211,8 +211,8 @@ def load_extensions(settings: Settings, host_formatters: HostFormatters = NO_FOR
     _options(extensions)
     if settings.pools and extensions.output is not None:
         task = TASK_NAMES[settings.task]
-        message = f"an output formatter formats generated text, expected none with option.task={task}"
-        raise OptionError(f"option.output_formatter: {message}", "output_formatter")
+        why = f"an output formatter formats generated text, expected none with option.task={task}"
+        raise OptionError.of("output_formatter", why)
     for label, found in entry_points():
         extensions.dialects = (*extensions.dialects, dialect_of(found, label, extensions.workers, extensions.dialects))
     check_dialect(settings, extensions.dialects)
@@ -260,12 +260,12 @@ def _options(extensions: Extensions) -> None:
 
 def _only(other: object, option: str) -> None:
     if other is not None:
-        raise OptionError(f"option.{option}: model.py decorates an {option} too; keep only one of them", option)
+        raise OptionError.of(option, f"model.py decorates an {option} too; keep only one of them")
 
 
 def _function(option: str, text: str) -> Callable[..., Any]:
     found = named(option, text)
     if not callable(found):
         expected = "a function or a dialect" if option == "output_formatter" else "a function"
-        raise OptionError(f"option.{option}: {text!r}: expected {expected}, got {kind_of(found)}", option)
+        raise OptionError.of(option, f"{text!r}: expected {expected}, got {kind_of(found)}")
     return found  # type: ignore[no-any-return]

@@ -192,11 +192,11 @@ def imported(option: str, module: str, text: str) -> ModuleType:
         # The module itself, or one that it imports.
         if error.name and (module == error.name or module.startswith(error.name + ".")):
             place = "in the model directory or on Python's path"
-            raise OptionError(f"option.{option}: {text!r}: there is no module {error.name} {place}", option) from None
-        raise OptionError(f"option.{option}: {text!r}: {shown(error)}{_hint(error)}", option) from error
+            raise OptionError.of(option, f"{text!r}: there is no module {error.name} {place}") from None
+        raise OptionError.of(option, f"{text!r}: {shown(error)}{_hint(error)}") from error
     except BaseException as error:
         log.exception("option.%s: %s failed", option, module)
-        raise OptionError(f"option.{option}: {text!r}: {shown(error)}", option) from error
+        raise OptionError.of(option, f"{text!r}: {shown(error)}") from error
 
 
 def named(option: str, text: str) -> Any:
@@ -208,7 +208,7 @@ def named(option: str, text: str) -> Any:
     try:
         return functools.reduce(getattr, path.split("."), cast(Any, module))
     except AttributeError:
-        raise OptionError(f"option.{option}: {text!r}: {name} has no {path}", option) from None
+        raise OptionError.of(option, f"{text!r}: {name} has no {path}") from None
 
 
 def entry_points() -> list[tuple[str, Any]]:

@@ -44,7 +44,7 @@ def found(settings: Settings) -> dict[str, Path]:
     for name, given in settings.adapters.lora_modules:
         path = Path(settings.model_dir, given)
         if name in paths:
-            raise OptionError(f"option.lora_modules: {name}: {paths[name]} has that name already", "lora_modules")
+            raise OptionError.of("lora_modules", f"{name}: {paths[name]} has that name already")
         paths[name] = path
     for name, given in settings.adapters.default_mm_loras.items():
         if name in paths and paths[name].resolve() != Path(given).resolve():

@@ -10,9 +10,9 @@ import msgspec
 
 from .adapter_options import AdapterOptions
 from .deciding_options import IndirectOptions
+from .finding import Finding
 from .lmcache import naming_lmcache
 from .option_reader import OptionReader
-from .refusal import shown
 from .settings import Settings
 
 __all__ = [
@@ -72,47 +72,48 @@ def batching_of(given: IndirectOptions, settings: Settings, reader: OptionReader
     dynamic = any(size.isdecimal() and int(size) > 1 for size in sizes) or reader.host.get("batchifier") == "stack"
     if settings.async_mode:
         if given.rolling_batch not in {"auto", "disable"}:
-            reader.fault("async_mode", f"expected option.rolling_batch=disable with it, got {given.rolling_batch!r}")
+            reader.fault("async_mode", expected="option.rolling_batch=disable with it", given=given.rolling_batch)
         if dynamic:
             # Where rolling_batch is auto, DJL Serving turns async mode on, and its batches of several then all fail.
             reader.fault(
                 "async_mode",
-                f"expected batch_size=1 with it ({ELSEWHERE}); for dynamic batches set option.rolling_batch=disable, "
+                expected=f"batch_size=1 with it ({ELSEWHERE}); for dynamic batches set option.rolling_batch=disable, "
                 "no async_mode",
             )
         return "disable"
     if given.rolling_batch == "disable" or (dynamic and given.rolling_batch == "auto"):
         if dynamic and given.enable_streaming != "false":
-            reader.notes.append("option.enable_streaming with batch_size > 1: only a batch of one is streamed")
+            reader.note("enable_streaming", " with batch_size > 1: only a batch of one is streamed")
         return "disable"
     if dynamic:
-        message = f"expected disable with batch_size above 1 ({ELSEWHERE}), got {given.rolling_batch!r}"
-        reader.fault("rolling_batch", message)
+        expected = f"disable with batch_size above 1 ({ELSEWHERE})"
+        reader.fault("rolling_batch", expected=expected, given=given.rolling_batch)
     if given.rolling_batch in ON_VLLM:
-        reader.notes.append(f"option.rolling_batch={given.rolling_batch} runs on vLLM, {ON_VLLM[given.rolling_batch]}")
+        reader.note("rolling_batch", f"={given.rolling_batch} runs on vLLM, {ON_VLLM[given.rolling_batch]}")
     return given.rolling_batch if given.rolling_batch in {*ON_VLLM, *ON_TRANSFORMERS} else "vllm"
 
 
 def task_of(given: IndirectOptions, settings: Settings, reader: OptionReader) -> str:
     """As Settings.task, by `option.task` or, in vLLM's own terms, by `option.runner` and `option.convert`."""
     asked, converted = POOLED.get(given.task), POOLED.get(given.convert)
-    named = f"option.task={given.task}" if asked else f"option.convert={given.convert}" if converted else None
+    named = f"{reader.called('convert')}={given.convert}" if converted else None
+    named = f"{reader.called('task')}={given.task}" if asked else named
     if named and given.runner == "generate":
-        reader.fault("runner", f"expected pooling with {named}, got 'generate'")
-    pooled = named or ("option.runner=pooling" if given.runner == "pooling" else None)
+        reader.fault("runner", expected=f"pooling with {named}", given="generate")
+    pooled = named or (f"{reader.called('runner')}=pooling" if given.runner == "pooling" else None)
     task = asked or converted or ("embed" if pooled else "auto")
     if pooled and not asked and given.task != "auto":
-        reader.fault("task", f"expected {TASK_NAMES[task]} with {pooled}, got {given.task!r}")
+        reader.fault("task", expected=f"{TASK_NAMES[task]} with {pooled}", given=given.task)
     if asked and converted and (asked == "embed") != (converted == "embed"):
-        reader.fault("convert", f"expected {'embed' if asked == 'embed' else 'classify'} with {named}")
+        reader.fault("convert", expected=f"{'embed' if asked == 'embed' else 'classify'} with {named}")
     if task != "rank" and settings.reranker is not None:
-        reader.notes.append("option.reranker has no effect without option.task=text-ranking")
+        reader.note("reranker", " has no effect without option.task=text-ranking", "warning")
     if task != "embed" and settings.normalize is False:
-        reader.notes.append("option.normalize=false has no effect without option.task=text-embedding")
+        reader.note("normalize", "=false has no effect without option.task=text-embedding", "warning")
     if pooled:
         for name in ("speculative_config", "speculative_draft_model"):
             if name in reader.values:
-                reader.fault(name, f"expected no such option with task={TASK_NAMES[task]}: nothing is generated")
+                reader.fault(name, "nothing is generated", expected=f"no such option with task={TASK_NAMES[task]}")
         return task
     return "auto" if given.task == "auto" else "generate"
 
@@ -128,7 +129,7 @@ def backend_of(given: IndirectOptions, task: str, reader: OptionReader) -> str:
     if is_users(backend):
         return backend
     if backend not in OURS:
-        reader.fault("backend", f"expected one of {', '.join(OURS)}, or module:name, got {backend!r}")
+        reader.fault("backend", expected=f"one of {', '.join(OURS)}, or module:name", given=backend)
     return {"embed": "vllm-embedding", "rank": "vllm-scoring", "classify": "vllm-scoring"}.get(task, "vllm")
 
 
@@ -140,15 +141,15 @@ def modelling_of(given: IndirectOptions, task: str, reader: OptionReader) -> str
     asked = "backend" if given.backend == "transformers" else "rolling_batch"
     value = given.backend if asked == "backend" else given.rolling_batch
     if given.backend and given.rolling_batch in ({"vllm", *ON_VLLM} if asked == "backend" else ON_TRANSFORMERS):
-        reader.fault("backend", f"{given.backend!r} contradicts option.rolling_batch={given.rolling_batch}")
+        reader.fault("backend", f"{given.backend!r} contradicts {reader.called('rolling_batch')}={given.rolling_batch}")
     if value not in {"transformers", *ON_TRANSFORMERS}:
         return None
     if task in {"rank", "classify"}:
-        reader.fault(asked, f"expected vLLM's own modelling with option.task={TASK_NAMES[task]}, got {value!r}")
+        reader.fault(asked, expected=f"vLLM's own modelling with option.task={TASK_NAMES[task]}", given=value)
     named = reader.arguments.get("model_impl", "transformers")
     if named != "transformers":
-        reader.fault("model_impl", f"{named!r} contradicts option.{asked}={value}")
-    reader.notes.append(f"option.{asked}={value} runs on vLLM, with transformers' modelling (model_impl=transformers)")
+        reader.fault("model_impl", f"{named!r} contradicts {reader.called(asked)}={value}")
+    reader.note(asked, f"={value} runs on vLLM, with transformers' modelling (model_impl=transformers)")
     return "transformers"
 
 
@@ -158,7 +159,7 @@ def quantization_of(given: IndirectOptions, reader: OptionReader) -> str | None:
         return None
     before = reader.arguments.get("quantization", IN_4_BITS)
     if before.lower() != IN_4_BITS:
-        reader.fault("load_in_4bit", f"contradicts option.quantize={before}")
+        reader.fault("load_in_4bit", f"contradicts {reader.called('quantize')}={before}")
     return IN_4_BITS
 
 
@@ -182,9 +183,9 @@ def check_mpi(given: IndirectOptions, settings: Settings, reader: OptionReader) 
 def check_parsers(given: IndirectOptions, settings: Settings, reader: OptionReader) -> None:
     """what the options of parsers lack."""
     if given.enable_auto_tool_choice and not settings.tool_call_parser:
-        reader.fault("enable_auto_tool_choice", "expected option.tool_call_parser with it, but it is not set")
+        reader.fault("enable_auto_tool_choice", expected="option.tool_call_parser with it, but it is not set")
     if given.enable_reasoning and not settings.reasoning_parser:
-        reader.fault("enable_reasoning", "expected option.reasoning_parser with it, but it is not set")
+        reader.fault("enable_reasoning", expected="option.reasoning_parser with it, but it is not set")
 
 
 def check_adapters(settings: Settings, reader: OptionReader) -> AdapterOptions:
@@ -192,22 +193,24 @@ def check_adapters(settings: Settings, reader: OptionReader) -> AdapterOptions:
     adapters = settings.adapters
     if not adapters.enable_lora:
         if adapters != AdapterOptions():
-            reader.notes.append("the options of adapters have no effect without option.enable_lora=true")
+            why = "the options of adapters have no effect without option.enable_lora=true"
+            reader.notes.append(Finding("warning", why, "enable_lora", "option.enable_lora=true"))
         return adapters
     most = adapters.max_cpu_loras
     if most is not None and reader.name_given("max_loras") is None:
         adapters = msgspec.structs.replace(adapters, max_loras=min(most, adapters.max_loras))
     if most is not None and most < adapters.max_loras:
-        reader.fault("max_cpu_loras", f"expected at least option.max_loras={adapters.max_loras}, got {most}")
+        expected = f"at least {reader.called('max_loras')}={adapters.max_loras}"
+        reader.fault("max_cpu_loras", expected=expected, given=most)
     if argument := naming_lmcache(reader.arguments):
         name = "lmcache_auto_config" if settings.lmcache_auto_config else argument
-        expected = f"expected no LMCache with it (option.{name})"
-        reader.fault("enable_lora", f"{expected}: it takes one adapter's KV cache for another's")
+        expected = f"no LMCache with it ({reader.called(name)})"
+        reader.fault("enable_lora", "it takes one adapter's KV cache for another's", expected=expected)
     folder, registry = adapters.lora_cache_dir, adapters.adapters_registry
     if folder is not None:
         folder = str(Path(settings.model_dir, folder))
         if not Path(folder).is_dir():
-            reader.fault("lora_cache_dir", f"expected a folder, got {shown(folder)}, which is none")
+            reader.fault("lora_cache_dir", "it is none", expected="a folder", given=folder)
     if registry is None:
         # A model of the hub has no directory.
         there = Path(settings.model_dir).is_dir()
@@ -231,8 +234,8 @@ def plugins_of(settings: Settings, reader: OptionReader) -> dict[str, str]:
             path = Path(settings.model_dir, given)
             found[name] = str(path)
             if not path.is_file():
-                expected = "expected a Python file, absolute or in the model directory"
-                reader.fault(name, f"{expected}, got {shown(given)}: there is no file {path}")
+                expected = "a Python file, absolute or in the model directory"
+                reader.fault(name, f"there is no file {path}", expected=expected, given=given)
     return found
 
 

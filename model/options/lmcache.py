@@ -10,7 +10,6 @@ import json
 from pathlib import Path
 
 from .option_reader import OptionReader
-from .refusal import shown
 from .settings import Settings
 
 __all__ = ["check_lmcache", "naming_lmcache"]
@@ -33,28 +32,27 @@ def check_lmcache(settings: Settings, reader: OptionReader) -> str | None:
         return None
     path = Path(settings.model_dir, file)
     if not path.is_file():
-        expected = "expected a file, absolute or in the model directory"
-        reader.fault("lmcache_config_file", f"{expected}, got {shown(file)}: there is no file {path}")
+        expected = "a file, absolute or in the model directory"
+        reader.fault("lmcache_config_file", f"there is no file {path}", expected=expected, given=file)
     if not naming_lmcache(reader.arguments):
-        reader.notes.append(
-            f"option.lmcache_config_file has no effect without option.kv_transfer_config={CONNECTOR.replace(' ', '')}"
-        )
+        instead = f"option.kv_transfer_config={CONNECTOR.replace(' ', '')}"
+        reader.note("lmcache_config_file", f" has no effect without {instead}", "warning", instead)
     return str(path)
 
 
 def _check_auto(settings: Settings, reader: OptionReader) -> None:
     name = "lmcache_auto_config"
     if reader.arguments.get("enable_expert_parallel", "").lower() == "true":
-        reader.fault(name, "expected no option.enable_expert_parallel with it: use option.lmcache_config_file")
+        reader.fault(name, "use option.lmcache_config_file", expected="no option.enable_expert_parallel with it")
     if settings.lmcache_config_file is not None:
-        reader.fault(name, "expected it or option.lmcache_config_file, got both")
+        reader.fault(name, expected="it or option.lmcache_config_file, got both")
     if reader.arguments.get("kv_transfer_config", "none").lower() not in {"none", "null"} and not _same(reader):
-        reader.fault(name, f"expected no option.kv_transfer_config with it, or {CONNECTOR}")
+        reader.fault(name, expected=f"no option.kv_transfer_config with it, or {CONNECTOR}")
     for prefix in ("", "gpu.", "cpu."):
         workers = f"{prefix}maxWorkers"
         if (count := reader.host_number(workers, 1)) > 1:
             # Each would take all of the machine's memory that is free.
-            reader.fault(name, f"expected {workers}=1 with it, got {count}")
+            reader.fault(name, expected=f"{workers}=1 with it", given=count)
 
 
 def _same(reader: OptionReader) -> bool:

@@ -9,6 +9,7 @@ from types import MappingProxyType
 
 import msgspec
 
+from ..errors import refuse
 from .adapter_options import AdapterOptions
 from .combined import (
     backend_of,
@@ -25,14 +26,14 @@ from .combined import (
     task_of,
 )
 from .deciding_options import IndirectOptions
-from .environment.reading import Merged, merge, named, naming
+from .environment.reading import Merged, merge
+from .finding import Finding
 from .image_rules import ImageRules
 from .lmcache import check_lmcache
 from .option_reader import OptionReader
 from .parallel.options import ParallelOptions
 from .parallel.rules import check_parallel
 from .properties import gather, sources_of, unprefixed_names
-from .refusal import refuse
 from .session_options import ResponseStoreOptions, SessionOptions
 from .settings import Limits, Settings
 from .table import option_named
@@ -63,17 +64,12 @@ def settings_of(
         if delivered.get(name) == environment[variable].strip()
     }
     merged = merge(delivered, model_dir=directory, environment=environment, written=written, sources=sources)
-    return _resolved(merged, model_dir, environment)
-
-
-def _resolved(merged: Merged, model_dir: str, environment: Mapping[str, str]) -> Settings:
-    with naming(merged.sources):
-        return _settings(merged, model_dir, environment)
+    return _settings(merged, model_dir, environment)
 
 
 def _settings(merged: Merged, model_dir: str, environment: Mapping[str, str]) -> Settings:
     unprefixed = unprefixed_names(Path(model_dir), environment)
-    reader = OptionReader(unprefixed)
+    reader = OptionReader(unprefixed, merged.sources)
     reader.faults.extend(merged.faults)
     for name, text in merged.properties.items():
         reader.read(name, text.strip())
@@ -96,7 +92,8 @@ def _settings(merged: Merged, model_dir: str, environment: Mapping[str, str]) ->
     backend = backend_of(given, task, reader)
     streaming = given.enable_streaming != "false"
     if streaming and (rolling_batch != "disable" or settings.async_mode):
-        reader.notes.append("option.enable_streaming has no effect: each request says whether its response is streamed")
+        why = "each request says whether its response is streamed"
+        reader.note("enable_streaming", f" has no effect: {why}", "warning")
     check_parsers(given, settings, reader)
     if not is_users(backend):
         reader.check_names()
@@ -107,7 +104,7 @@ def _settings(merged: Merged, model_dir: str, environment: Mapping[str, str]) ->
     adapters = check_adapters(settings, reader)
     draft = speculative_config(given, directory)
     if draft and "speculative_config" in reader.arguments:
-        reader.fault("speculative_draft_model", "expected it or option.speculative_config, got both")
+        reader.fault("speculative_draft_model", expected="it or option.speculative_config, got both")
     written = (
         {"speculative_config": "speculative_draft_model"} if draft else {"draft_model_tp_size": "speculative_config"}
     )
@@ -120,11 +117,12 @@ def _settings(merged: Merged, model_dir: str, environment: Mapping[str, str]) ->
         written["kv_transfer_config"] = "lmcache_auto_config"
     machines = reader.host_number("cluster_size", 1)
     if machines > 1 and settings.parallel.nnodes == 1:
-        reader.notes.append(f"cluster_size={machines}: the engine uses this machine's devices only (option.nnodes)")
+        message = f"cluster_size={machines}: the engine uses this machine's devices only (option.nnodes)"
+        reader.notes.append(Finding("note", message, "nnodes"))
     refuse(reader.faults)
-    notes = (*merged.notes, *(named(note, merged.sources) for note in reader.notes))
+    notes = (*merged.notes, *reader.notes)
     for note in notes:
-        log.warning("%s", note)
+        log.warning("%s", note.message)
     size = given.max_rolling_batch_size or _most_sequences(settings, reader)
     arguments = reader.arguments | {"model": settings.model_id, "dtype": settings.dtype, "max_num_seqs": str(size)}
     if settings.tensor_parallel_degree is None:
@@ -179,4 +177,4 @@ def load_settings(model_dir: Path, *, environment: Mapping[str, str], overrides:
             sources.pop(other, None)
         properties[name] = text
     merged = merge(properties, model_dir=model_dir, environment=environment, written=properties, sources=sources)
-    return _resolved(merged, str(model_dir), environment)
+    return _settings(merged, str(model_dir), environment)

@@ -13,10 +13,9 @@ from typing import Any, cast
 
 import msgspec
 
-from ..errors import OptionError
+from ..errors import OptionError, refuse
 from .advice.parsers import misplaced_parsers
 from .combined import is_users
-from .refusal import refuse
 from .settings import Settings
 
 __all__ = ["POINTER", "check_model", "tensor_shapes"]
@@ -40,7 +39,7 @@ def check_model(settings: Settings) -> str:
     given = settings.model_id != settings.model_dir
     if given and not path.exists():
         if path.is_absolute() or settings.model_id.startswith(".") or settings.model_id.count("/") > 1:
-            raise OptionError(f"option.model_id: {settings.model_id} does not exist", "model_id")
+            raise OptionError.of("model_id", f"{settings.model_id} does not exist", given=settings.model_id)
         return f"model: {settings.model_id} on the hub, not checked"
     if path.is_file():
         return f"model: the file {path}"

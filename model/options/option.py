@@ -68,6 +68,11 @@ class Option:
         return (self.name, *self.aliases)
 
     @property
+    def reason(self) -> str:
+        """Its documentation as the reason of something, after a colon."""
+        return f"{self.help[0].lower()}{self.help[1:].rstrip('.')}"
+
+    @property
     def expected(self) -> str:
         """What a value has to be, for messages."""
         if self.kind == "reference":

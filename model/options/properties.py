@@ -13,10 +13,11 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from ..errors import OptionError
+from ..errors import Fault, OptionError
 
 __all__ = ["gather", "option_of_variable", "read_properties", "sources_of", "unprefixed_names"]
 
+FILE = "serving.properties"
 _BLANK = " \t\f"
 _LINE_END = re.compile(r"\r\n|\n|\r")
 _ENTRY = re.compile(r"((?:\\.|[^\\ \t\f=:])*)[ \t\f]*[=:]?[ \t\f]*(.*)", re.DOTALL)
@@ -38,10 +39,9 @@ def read_properties(text: str) -> dict[str, str]:
     if text.startswith(_MARK):
         line = next(_logical_lines(text)).removeprefix(_MARK)
         if line and line[0] not in "#!":
-            raise OptionError(
-                "serving.properties: begins with a byte order mark, which DJL Serving takes for a part of the first "
-                f"name, {_entry(line)[0]}: save it as UTF-8 without one"
-            )
+            name = _entry(line)[0]
+            why = f"begins with a byte order mark, which DJL Serving takes for a part of the first name, {name}"
+            raise OptionError.of_all([Fault(None, f"{why}: save it as UTF-8 without one", source=FILE)])
         text = text.removeprefix(_MARK)
     return dict(map(_entry, _logical_lines(text)))
 
@@ -75,7 +75,8 @@ def _unescape(text: str) -> str:
         if digits is None:
             return _CONTROL.get(other, other)
         if len(digits) != 4:
-            raise OptionError(f"serving.properties: {match[0]!r} is not \\u and four hexadecimal digits")
+            why = f"{match[0]!r} is not \\u and four hexadecimal digits"
+            raise OptionError.of_all([Fault(None, why, source=FILE)])
         return chr(int(digits, 16))
 
     if "\\" not in text:

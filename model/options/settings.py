@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from .adapter_options import AdapterOptions
+from .finding import Finding
 from .image_rules import ImageRules
 from .option import Option
 from .parallel.options import ParallelOptions
@@ -263,7 +264,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """By option, the variable that its value came from, which messages name (environment/reading.py)."""
     written: dict[str, str] = {}
     """By option, the one that the user wrote for it: of two that say the same, and which messages name."""
-    notes: tuple[str, ...] = ()
+    notes: tuple[Finding, ...] = ()
     """What a user should know: logged once by `settings_of`."""
 
     @property

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from itertools import count
 
 from ..engine import EngineInfo, EngineStats, Listener, Sink
-from ..errors import GenerationError, LmiError, StartError, UnavailableError, error_of_kind
+from ..errors import GenerationError, LmiError, StartError, UnavailableError
 from ..events import EngineEvent, Failed
 from ..generation import Generation
 from ..options import Settings
@@ -146,7 +146,7 @@ class EngineClient:
         if not isinstance(first, Ready) or self._closing.is_set():
             child.end()
             if isinstance(first, EngineFailed):
-                raise error_of_kind(first.kind, first.message, first.param)
+                raise first.error
             raise StartError(f"{child.cause or 'its process ended'} before the engine was ready")
         with self._lock:
             self._child = child

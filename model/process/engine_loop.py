@@ -32,11 +32,11 @@ from .messages import (
     AdapterOutcome,
     Add,
     BadMessage,
-    Fault,
     Release,
     RemoveAdapter,
     Scrape,
     Scraped,
+    SentError,
     SetAdapter,
     Stats,
     Step,
@@ -217,7 +217,7 @@ class EngineLoop:
             self._residents.end(numbers)
 
     def _tell_outcome(self, key: str, error: LmiError | None) -> None:
-        self._post(AdapterOutcome(key, None if error is None else Fault.of(error)))
+        self._post(AdapterOutcome(key, None if error is None else SentError.of(error)))
 
     # On other threads.
 

@@ -32,7 +32,7 @@ from .ending.exit import closing, end_now, terminated, watch_host
 from .ending.exit_report import report_exit_to, shutting_down
 from .ending.start_errors import start_error
 from .engine_loop import EngineLoop
-from .messages import EngineFailed, Fault, Ready, Start, ToEngine
+from .messages import EngineFailed, Ready, SentError, Start, ToEngine
 
 __all__ = ["main"]
 
@@ -82,7 +82,7 @@ async def _serve(channel: Channel[ToEngine], settings: Settings, adapters: Seque
             max_tokens = settings.limits.max_tokens_in_flight
             loop = EngineLoop(channel, backend, settings.images, max_tokens, settings.engine_stall_timeout)
             if settings.adapters.enable_lora and getattr(backend, "adapters", None) is None:
-                raise OptionError(f"option.enable_lora: {settings.backend} has no adapters", "enable_lora")
+                raise OptionError.of("enable_lora", f"{settings.backend} has no adapters")
             faults = await loop.begin(adapters)
             # Whatever the engine: a guide may load xgrammar later.
             crash_at_once()
@@ -92,7 +92,7 @@ async def _serve(channel: Channel[ToEngine], settings: Settings, adapters: Seque
         # From here on there are requests.
         show_content(settings.log_requests == "true")
         withhold()
-        channel.post(Ready(backend.info, {key: Fault.of(error) for key, error in faults.items()}))
+        channel.post(Ready(backend.info, {key: SentError.of(error) for key, error in faults.items()}))
         freeze()
         try:
             await loop.run()
@@ -130,8 +130,7 @@ def _tell_failure(channel: Channel[ToEngine], error: Exception, settings: Settin
     """Tells the host why the engine could not start."""
     if not isinstance(error, StartError):
         log.error("the engine could not start", exc_info=error)
-    refused = start_error(error, settings)
-    channel.send_last(EngineFailed(refused.kind, refused.message, refused.param))
+    channel.send_last(EngineFailed.of(start_error(error, settings)))
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ import msgspec
 
 from ..adapters.adapter import Adapter
 from ..engine import EngineInfo, EngineStats
-from ..errors import GenerationError, LmiError, error_of_kind
+from ..errors import GenerationError, SentError
 from ..events import EngineEvent, Failed
 from ..generation import Generation
 from ..options import Settings
@@ -24,7 +24,6 @@ __all__ = [
     "Add",
     "BadMessage",
     "EngineFailed",
-    "Fault",
     "FromEngine",
     "Ready",
     "Release",
@@ -101,29 +100,11 @@ class BadMessage(NamedTuple):
     body: bytes
 
 
-class Fault(msgspec.Struct, array_like=True, frozen=True):
-    """An error, for the other process (errors.error_of_kind)."""
-
-    kind: str
-    message: str
-    param: str | None = None
-
-    @classmethod
-    def of(cls, error: LmiError) -> Fault:
-        """The fault that tells of `error`."""
-        return cls(error.kind, error.message, error.param)
-
-    @property
-    def error(self) -> LmiError:
-        """The error that it tells of."""
-        return error_of_kind(self.kind, self.message, self.param)
-
-
 class Ready(msgspec.Struct, array_like=True, frozen=True, tag=True):
     """The engine is up."""
 
     info: EngineInfo
-    adapter_faults: dict[str, Fault] = {}
+    adapter_faults: dict[str, SentError] = {}
     """Of the adapters in Start those that could not be loaded, by key."""
 
 
@@ -131,15 +112,11 @@ class AdapterOutcome(msgspec.Struct, array_like=True, frozen=True, tag=True):
     """What became of a SetAdapter, by key."""
 
     key: str
-    fault: Fault | None = None
+    fault: SentError | None = None
 
 
-class EngineFailed(msgspec.Struct, array_like=True, frozen=True, tag=True):
+class EngineFailed(SentError, array_like=True, frozen=True, tag=True):
     """The engine could not start, or can go on no longer. The last message."""
-
-    kind: str
-    message: str
-    param: str | None = None
 
 
 class Step(msgspec.Struct, array_like=True, frozen=True, tag=True):

@@ -24,7 +24,7 @@ def chat_template(settings: Settings) -> str | None:
             text = path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-            raise OptionError(f"option.chat_template: {place}{reason}", "chat_template") from None
+            raise OptionError.of("chat_template", f"{place}{reason}") from None
     from jinja2 import TemplateSyntaxError
     from transformers.utils.chat_template_utils import render_jinja_template
 
@@ -32,7 +32,7 @@ def chat_template(settings: Settings) -> str | None:
         render_jinja_template([[]], chat_template=text)
     except TemplateSyntaxError as error:
         line = f"line {error.lineno}: {error.message}"
-        raise OptionError(f"option.chat_template: {place}{line}", "chat_template") from None
+        raise OptionError.of("chat_template", f"{place}{line}") from None
     except Exception:  # noqa: BLE001 - not every template takes a conversation without messages
         pass
     return text

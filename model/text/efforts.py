@@ -77,8 +77,7 @@ class Efforts:
         try:
             self._with(defaults, known)
         except ParameterError as error:
-            message = f"option.{OPTION}: {EFFORT}: expected {_expected(known)}, got {asked!r}"
-            raise OptionError(message, OPTION) from error
+            raise OptionError.of(OPTION, f"{EFFORT}: expected {_expected(known)}, got {asked!r}") from error
 
     def _with(self, arguments: Mapping[str, Any], known: Collection[str]) -> dict[str, Any]:
         """The same arguments, where none is known."""

@@ -19,11 +19,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..adapters.folder import chosen_memory, chosen_rank, found, read_all
-from ..errors import one_line
+from ..errors import Fault, OptionError, one_line, refuse, shown
 from ..options import Settings
 from ..options.advice.find import closest, unknown
 from ..options.combined import IN_4_BITS
-from ..options.refusal import refuse, shown
 from ..options.table import name_of_argument
 from ..vllm_messages import NOISE
 from .library.internals import argument_actions, available_memory
@@ -59,29 +58,28 @@ def engine_arguments(settings: Settings) -> dict[str, Any]:
         if not field.name.startswith("_") and (field.name in actions or field.type is bool)
     }
     arguments: dict[str, Any] = {}
-    faults: list[tuple[str, str]] = []
+    faults: list[Fault] = []
     for name, text in _with_grammars(settings.engine_arguments).items():
         option = settings.written.get(name, name_of_argument(name))
         if name in fields:
             try:
                 arguments[name] = _value(fields[name], actions.get(name), text)
             except ValueError as error:
-                faults.append((option, f"option.{option}: expected {error}, got {shown(text)}"))
+                faults.append(Fault(option, expected=str(error), given=shown(text)))
         elif name in settings.unprefixed:
             log.warning(
                 "unknown key without option. ignored (serving.properties, or ARGS_* in the environment): %s", name
             )
         else:
-            faults.append((option, f"option.{option}: {unknown(option, text, f'vLLM {vllm_version()}', fields)}"))
-    if expected := _expected_method(arguments.get("quantization")):
-        option = settings.written.get("quantization", "quantize")
-        faults.append((option, f"option.{option}: {expected}"))
+            faults.append(unknown(option, text, f"vLLM {vllm_version()}", fields))
+    faults += _of_method(arguments.get("quantization"), settings.written.get("quantization", "quantize"))
     pooler = arguments.get("pooler_config")
     if pooler and (pooler.enable_chunked_processing or pooler.max_embed_len):
-        expected = (
-            "expected neither enable_chunked_processing nor max_embed_len: a text must fit into the model's context"
+        why, expected = (
+            "a text must fit into the model's context",
+            "neither enable_chunked_processing nor max_embed_len",
         )
-        faults.append(("pooler_config", f"option.pooler_config: {expected}"))
+        faults.append(Fault("pooler_config", why, expected))
     refuse(faults)
     return _with_defaults(arguments, settings)
 
@@ -97,10 +95,10 @@ def _with_grammars(given: dict[str, str]) -> dict[str, str]:
     return {**given, "structured_outputs_config": json.dumps({"backend": "xgrammar", **config})}
 
 
-def _expected_method(name: str | None) -> str | None:
-    """What is wrong with the quantization of that name, which vLLM judges long after it is given; None: nothing."""
+def _of_method(name: str | None, option: str) -> list[Fault]:
+    """What is wrong with the quantization of that name, which vLLM judges long after it is given."""
     if name is None:
-        return None
+        return []
     methods: list[str] = part("vllm.model_executor.layers.quantization:QUANTIZATION_METHODS")
     method = name.lower()
     if method not in methods:
@@ -108,14 +106,12 @@ def _expected_method(name: str | None) -> str | None:
         part("vllm.plugins:load_general_plugins")()
     if method in methods:
         missing = method == IN_4_BITS and importlib.util.find_spec(IN_4_BITS) is None
-        return f"requires the package {IN_4_BITS}, which is not installed" if missing else None
+        return [Fault(option, f"requires the package {IN_4_BITS}, which is not installed")] if missing else []
     if method == IN_4_BITS:
-        return (
-            f"vLLM {vllm_version()} does not quantize to 4 bits while it loads: take a checkpoint that is quantized "
-            "already (AWQ, GPTQ), or write option.quantize=fp8"
-        )
-    expected = f"expected a method of vLLM's, one of {', '.join(sorted(methods))}"
-    return f"{expected}; got {shown(name)}{closest(method, methods)}"
+        why = f"vLLM {vllm_version()} does not quantize to 4 bits while it loads: take a checkpoint that is quantized"
+        return [Fault(option, f"{why} already (AWQ, GPTQ), or write option.quantize=fp8")]
+    expected = f"a method of vLLM's, one of {', '.join(sorted(methods))}"
+    return [Fault(option, expected=expected, given=shown(name), similar=closest(method, methods))]
 
 
 def _value(field: dataclasses.Field[Any], action: argparse.Action | None, text: str) -> Any:
@@ -188,8 +184,8 @@ def _with_defaults(arguments: dict[str, Any], settings: Settings) -> dict[str, A
     if settings.adapters.enable_lora:
         arguments.update(_of_adapters(arguments, settings))
         if _runs_on_cpu() and arguments.setdefault("worker_extension_cls", EXTENSION) != EXTENSION:
-            expected = f"expected none beside option.enable_lora, which needs {EXTENSION} there on a CPU"
-            refuse([("worker_extension_cls", f"option.worker_extension_cls: {expected}")])
+            expected = f"none beside option.enable_lora, which needs {EXTENSION} there on a CPU"
+            raise OptionError.of("worker_extension_cls", expected=expected)
     cache = _cpu_cache(settings, local_processes(arguments, settings))
     if cache is not None:
         arguments.setdefault("kv_cache_memory_bytes", cache)
@@ -207,9 +203,9 @@ def _of_adapters(arguments: dict[str, Any], settings: Settings) -> dict[str, Any
         least = settings.max_rolling_batch_size * (drafted + 1)
         given = arguments.get("max_num_batched_tokens")
         if given is not None and given < least:
+            why = f"with adapters and {drafted} drafted tokens (max_rolling_batch_size times {drafted + 1})"
             option = name_of_argument("max_num_batched_tokens")
-            expected = f"at least {least} with adapters and {drafted} drafted tokens (max_rolling_batch_size times "
-            refuse([(option, f"option.{option}: expected {expected}{drafted + 1}), got {given}")])
+            raise OptionError.of(option, expected=f"at least {least} {why}", given=given)
         if given is None and least > _usual_step(arguments):
             arguments["max_num_batched_tokens"] = least
     return {
@@ -237,8 +233,8 @@ def _devices(settings: Settings) -> int:
     devices = max(1, count) * parallel.nnodes
     parts = settings.pipeline_parallel_degree * parallel.data_parallel_size
     if parallel.data_parallel_size > 1 and devices % parts and count:
-        expected = f"expected a divisor of the worker's {devices // settings.pipeline_parallel_degree} devices"
-        refuse([("data_parallel_size", f"option.data_parallel_size: {expected}, got {parallel.data_parallel_size}")])
+        expected = f"a divisor of the worker's {devices // settings.pipeline_parallel_degree} devices"
+        raise OptionError.of("data_parallel_size", expected=expected, given=parallel.data_parallel_size)
     return max(1, devices // parts)
 
 

@@ -68,8 +68,7 @@ class Typical:
         elif config.speculative_config is not None and not second:
             self.refusal = "vLLM takes no logits processors together with speculative decoding"
         if self.refusal and self._wanted == "true":
-            message = f"option.enable_typical_p: expected false or auto, got 'true': {self.refusal}"
-            raise OptionError(message, "enable_typical_p")
+            raise OptionError.of("enable_typical_p", self.refusal, expected="false or auto", given="true")
         if self._wanted == "auto" and not self.refusal and not second and config.scheduler_config.async_scheduling:
             self.refusal = "it slows down vLLM's asynchronous scheduling; option.enable_typical_p=true allows it"
         given = config.model_config.logits_processors or []

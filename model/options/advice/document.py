@@ -28,6 +28,6 @@ def _line(row: Row) -> str:
         [f"`{name}={word}`" for name in row.names for word in words] or [f"`{name}`" for name in row.names]
     )
     names += f" after vLLM {row.until}" if row.until else ""
-    if not becomes and row.why.startswith("set "):
-        return f"| {names} | S{row.why[1:]}. |"
+    if row.fate == "by hand":
+        return f"| {names} | {row.why[0].upper()}{row.why[1:]}. |"
     return f"| {names} | {becomes or 'Nothing'}: {row.why}. |"

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ...errors import did_you_mean
+from ...errors import OPTION, Fault, most_like, shown
 from ..environment.tgi import TGI
 from ..environment.variable import Variable
 from ..environment.vllm_image import ARGUMENTS, PREFIX
 from ..table import WRITTEN_NAMES
 from .lmi import LMI
-from .row import DEFAULT, Advice, Row
+from .row import DEFAULT, Advice, Fate, Row
 from .values import VALUES
 from .vllm import NEWER, NEWEST, VLLM
 
@@ -31,6 +31,7 @@ def _by_name(rows: Iterable[Row]) -> dict[str, list[Row]]:
 _NAMES = _by_name((*LMI, *VLLM))
 _VALUES = _by_name(VALUES)
 _TGIS = {name: variable for variable in TGI if (name := variable.name.lower()) not in variable.options}
+_FATES: dict[str, Fate] = {"refused": "lost", "by hand": "by hand"}
 _SERVERS = {variable.name.removeprefix(PREFIX).lower(): variable for variable in ARGUMENTS.values()}
 
 
@@ -53,7 +54,7 @@ def on_name(name: str, text: str, *, any_version: bool = False) -> Advice | None
 
 def _of_variable(variable: Variable, text: str, why: str) -> Advice:
     if variable.fate != "option":
-        return Advice("lost" if variable.fate == "refused" else "gone", variable.help.removeprefix("unset it: "))
+        return Advice(_FATES.get(variable.fate, "gone"), variable.help)
     try:
         entries = tuple(variable.texts(text).items())
     except ValueError as error:
@@ -67,15 +68,15 @@ def on_value(name: str, text: str) -> Advice | None:
 
 
 def closest(name: str, known: Iterable[str], prefix: str = "") -> str:
-    """ "; did you mean ...?" where one of `known` is really close to `name`; else empty."""
-    return did_you_mean(name, known, prefix=prefix, cutoff=CLOSE)
+    """The one of `known` that is really close to `name`, after `prefix`; empty: none is."""
+    return prefix + like if (like := most_like(name, known, CLOSE)) else ""
 
 
-def unknown(name: str, text: str, engine: str, known: Iterable[str]) -> str:
+def unknown(name: str, text: str, engine: str, known: Iterable[str]) -> Fault:
     """What is wrong with `name`, that `engine` (a library and its version) does not have; `known` are those it has."""
     if advice := on_name(name, text):
-        return advice.sentence
+        return advice.fault(name, text)
     if name in NEWER:
-        return f"{engine} does not have it, vLLM {NEWEST} does"
-    names = [*known, *WRITTEN_NAMES]
-    return f"there is no such option and no such argument of {engine}{closest(name, names, 'option.')}"
+        return Fault(name, f"{engine} does not have it, vLLM {NEWEST} does")
+    why = f"there is no such option and no such argument of {engine}"
+    return Fault(name, why, given=shown(text), similar=closest(name, [*known, *WRITTEN_NAMES], OPTION))

@@ -7,7 +7,7 @@ history) and serving/docs/lmi/user_guides/. Those that are accepted without effe
 
 from __future__ import annotations
 
-from .row import DEFAULT, Row, gone, lost, renamed
+from .row import DEFAULT, Row, by_hand, gone, lost, renamed
 
 __all__ = ["LMI"]
 
@@ -47,7 +47,7 @@ LMI: tuple[Row, ...] = (
     gone("moe_expert_parallel_size", "1 is the default", value="1"),
     gone("context_parallel_size", "1 is the default", value="1"),
     lost("context_parallel_size", "vLLM has option.prefill_context_parallel_size and decode_context_parallel_size"),
-    lost("host_cache_size", "set option.kv_offloading_size, in GiB for all devices together"),
+    by_hand("host_cache_size", "set option.kv_offloading_size, in GiB for all devices together"),
     # lmi-dist, and vLLM as LMI had it.
     gone("paged_attention", "vLLM's KV cache always has pages"),
     gone("speculative_telemetry", "vLLM counts accepted drafts by itself"),
@@ -82,6 +82,6 @@ LMI: tuple[Row, ...] = (
     gone("reranking", DEFAULT, value="false"),
     renamed("pooling", "vLLM's form of it", {"pooler_config": '{"pooling_type": "{value}"}'}, value="cls|mean",
             convert=str.upper),
-    lost("pooling", 'set option.pooler_config={"pooling_type": "CLS"} or the like'),
+    by_hand("pooling", 'set option.pooler_config={"pooling_type": "CLS"} or the like'),
 )  # fmt: skip
 """The first row that is about a name and its value counts."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
+from ...errors import Fault, shown
 from ..settings import Settings
 from .find import closest
 
@@ -38,32 +39,30 @@ OF_GPT_OSS = {"tool_call_parser": "openai", "reasoning_parser": "openai_gptoss"}
 """vLLM's names of what reads them. It reads no text, so no other model's answers."""
 
 
-def misplaced_parsers(settings: Settings, model_type: str) -> list[tuple[str, str]]:
+def misplaced_parsers(settings: Settings, model_type: str) -> list[Fault]:
     """Faults of the parsers that the options name and that are not for a model of this type, by option.
 
     A file of the user's may register others by these names.
     """
     if settings.tool_parser_plugin is not None or settings.reasoning_parser_plugin is not None:
         return []
-    faults: list[tuple[str, str]] = []
+    faults: list[Fault] = []
     for option, own in OF_GPT_OSS.items():
         name: str | None = getattr(settings, option)
         if model_type == GPT_OSS and name not in (None, own):
-            faults.append(
-                (option, f"option.{option}: expected {own!r} or none for a model of type {GPT_OSS}, got {name!r}")
-            )
+            faults.append(Fault(option, expected=f"{own!r} or none for a model of type {GPT_OSS}", given=shown(name)))
         elif model_type != GPT_OSS and name == own:
             other = f"it reads the answers of type {GPT_OSS} alone, and this model's type is {model_type}"
-            faults.append((option, f"option.{option}: {name!r} cannot be used with this model: {other}"))
+            faults.append(Fault(option, f"{name!r} cannot be used with this model: {other}", given=shown(name)))
     return faults
 
 
-def unknown_parsers(settings: Settings, known: Mapping[str, Collection[str]], whose: str) -> list[tuple[str, str]]:
+def unknown_parsers(settings: Settings, known: Mapping[str, Collection[str]], whose: str) -> list[Fault]:
     """Faults of the parsers that the options name and that are not `known`, by option; `whose` these are."""
-    faults: list[tuple[str, str]] = []
+    faults: list[Fault] = []
     for option, names in known.items():
         name: str | None = getattr(settings, option)
         if name is not None and name not in names:
-            expected = f"expected a parser of {whose}, one of {', '.join(sorted(names))}"
-            faults.append((option, f"option.{option}: {expected}; got {name!r}{closest(name, names)}"))
+            expected = f"a parser of {whose}, one of {', '.join(sorted(names))}"
+            faults.append(Fault(option, expected=expected, given=shown(name), similar=closest(name, names)))
     return faults

@@ -7,13 +7,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["DEFAULT", "Advice", "Fate", "Row", "gone", "lost", "renamed"]
+from ...errors import OPTION, Fault, shown
+
+__all__ = ["DEFAULT", "Advice", "Fate", "Row", "by_hand", "gone", "lost", "renamed"]
 
 DEFAULT = "it is the default"
 
-Fate = Literal["renamed", "gone", "lost"]
+Fate = Literal["renamed", "gone", "lost", "by hand"]
 """`renamed`: other options say it. `gone`: it has no effect here, so that nothing is lost without it. `lost`: it has to
-be removed too, but what it asks for is not there, or is to be written by hand."""
+be removed too, but what it asks for is not there. `by hand`: only the user can say it in the words of here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,21 +24,19 @@ class Advice:
 
     fate: Fate
     why: str
-    """For `lost`, what to do, as in `set option.x=...`, or why there is nothing."""
+    """What is to be done `by hand`, as in `set option.x=...`; else why."""
     entries: tuple[tuple[str, str], ...] = ()
     """What takes its place: options, without `option.`, and their texts."""
 
     @property
-    def instead(self) -> str | None:
-        """`option.NAME=VALUE`, several with ` and ` between them; None: nothing takes its place."""
-        return " and ".join(f"option.{name}={text}" for name, text in self.entries) or None
+    def instead(self) -> str:
+        """`option.NAME=VALUE`, several with ` and ` between them; empty: nothing takes its place."""
+        return " and ".join(f"{OPTION}{name}={text}" for name, text in self.entries)
 
-    @property
-    def sentence(self) -> str:
-        """For messages, after the option's name."""
-        if self.entries:
-            return f"write {self.instead} ({self.why})"
-        return self.why if self.why.startswith("set ") else f"remove it: {self.why}"
+    def fault(self, name: str, text: str) -> Fault:
+        """What is wrong with the option `name` given as `text`."""
+        remove = not self.entries and self.fate != "by hand"
+        return Fault(name, f"remove it: {self.why}" if remove else self.why, given=shown(text), instead=self.instead)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,5 +83,10 @@ def gone(names: str, why: str, *, value: str = ".*", until: str = "") -> Row:
 
 
 def lost(names: str, why: str, *, value: str = ".*", until: str = "") -> Row:
-    """Names of what is not there, or is to be written by hand."""
+    """Names of what is not there."""
     return Row(tuple(names.split()), "lost", why, value=value, until=until)
+
+
+def by_hand(names: str, what: str, *, value: str = ".*") -> Row:
+    """Names of what is to be written by hand: `what` is to be done."""
+    return Row(tuple(names.split()), "by hand", what, value=value)

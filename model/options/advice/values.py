@@ -5,7 +5,7 @@ Sources: djl-serving (properties_manager/ and its history), TGI's launcher (laun
 
 from __future__ import annotations
 
-from .row import Row, gone, lost, renamed
+from .row import Row, by_hand, gone, renamed
 
 __all__ = ["VALUES"]
 
@@ -33,13 +33,13 @@ VALUES: tuple[Row, ...] = (
     renamed("quantize", _ANY, {"quantize": "fp8"},
             value="bitsandbytes4|bitsandbytes8|bitsandbytes-nf4|bitsandbytes-fp4"),
     gone("quantize", _CHECKPOINT, value="squeezellm|exl2|marlin|aqlm"),
-    lost("load_format", "set option.load_format=runai_streamer, or sharded_state for weights that were saved so: vLLM "
+    by_hand("load_format", "set option.load_format=runai_streamer, or sharded_state for weights that were saved so: vLLM "
          "has no fast model loader of SageMaker's", value="sagemaker_fast_model_loader"),
     renamed("kv_cache_dtype", "vLLM's name of it", {"kv_cache_dtype": "fp8_e4m3"}, value="fp8_e4m3fn"),
     renamed("limit_mm_per_prompt", "for images and the like it is JSON now", {"limit_mm_per_prompt": "{{value}}"},
             value=r"\w+=\d+(?:\s*,\s*\w+=\d+)*", convert=_counts),
     gone("backend", "without it vLLM takes transformers' modelling where it has none of its own", value="auto"),
-    lost("device_map", "set option.device_map=auto for all devices, or option.tensor_parallel_degree=N for fewer",
+    by_hand("device_map", "set option.device_map=auto for all devices, or option.tensor_parallel_degree=N for fewer",
          value="balanced|balanced_low_0|sequential|(?!auto$).*"),
     renamed("load_in_8bit", _ANY, {"quantize": "fp8"}, value="true"),
 )  # fmt: skip

@@ -6,7 +6,7 @@ and 0.32.0. A name that the installed version has is never looked up here.
 
 from __future__ import annotations
 
-from .row import DEFAULT, Row, gone, lost, renamed
+from .row import DEFAULT, Row, by_hand, gone, lost, renamed
 
 __all__ = ["NEWER", "NEWEST", "ROPE", "VLLM"]
 
@@ -39,16 +39,16 @@ VLLM: tuple[Row, ...] = (
             value="true"),
     gone("guided_decoding_disable_additional_properties", DEFAULT, value="false"),
     gone("guided_decoding_disable_fallback", "the backend that is named is the only one"),
-    lost("guided_decoding_backend", 'set option.structured_outputs_config={"backend": "xgrammar"}, or guidance or '
+    by_hand("guided_decoding_backend", 'set option.structured_outputs_config={"backend": "xgrammar"}, or guidance or '
          "outlines"),
     gone("logits_processor_pattern", "requests cannot name logits processors"),
     # Speculative decoding.
     renamed("speculative_model", "its name here", {"speculative_draft_model": "{value}"}),
     renamed("num_speculative_tokens", "its name here", {"speculative_length": "{value}"}),
     renamed("speculative_draft_tensor_parallel_size", "its name here", {"draft_model_tp_size": "{value}"}),
-    lost("ngram_prompt_lookup_max ngram_prompt_lookup_min", 'set option.speculative_config={"method": "ngram", '
+    by_hand("ngram_prompt_lookup_max ngram_prompt_lookup_min", 'set option.speculative_config={"method": "ngram", '
          '"num_speculative_tokens": 4, "prompt_lookup_max": 4, "prompt_lookup_min": 2} or the like'),
-    lost("speculative_model_quantization speculative_max_model_len",
+    by_hand("speculative_model_quantization speculative_max_model_len",
          'set option.speculative_config={"model": "owner/draft", "num_speculative_tokens": 4} or the like, which has '
          '"quantization" and "max_model_len" too'),
     gone("speculative_disable_by_batch_size", "vLLM drafts whatever the size of the batch"),
@@ -66,7 +66,7 @@ VLLM: tuple[Row, ...] = (
     gone("max_seq_len_to_capture max_context_len_to_capture", "vLLM's graphs go by the size of the batch, not by the "
          "length of prompts"),
     # The model.
-    lost("rope_scaling rope_theta", ROPE),
+    by_hand("rope_scaling rope_theta", ROPE),
     renamed("override_pooler_config", "its name now", {"pooler_config": "{value}"}),
     gone("qlora_adapter_name_or_path", "an adapter of any kind lies in the folder `adapters`"),
     gone("quantization_param_path", _SCALES),

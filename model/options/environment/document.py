@@ -9,6 +9,8 @@ from .vllm_image import ARGUMENTS, LIBRARY, PREFIX
 
 __all__ = ["variables_table"]
 
+REFUSED = ("refused", "by hand")
+
 
 def variables_table() -> str:
     """What becomes of each variable: of a cluster's, Hugging Face's and TGI's, then of AWS's vLLM images."""
@@ -23,7 +25,7 @@ def variables_table() -> str:
             "| `HF_REVISION`, `HF_MODEL_REVISION`, `REVISION` | `option.revision` | Beside the one above. |",
             "| `HF_TASK` | `option.task` | Beside `HF_MODEL_ID`. |",
             *(_row(variable) for variable in served if variable.fate == "option"),
-            *(_row(variable) for variable in served if variable.fate == "refused"),
+            *(_row(variable) for variable in served if variable.fate in REFUSED),
             "",
             f"Without effect \\*, which the log says: {_list(served, 'nothing')}.",
             "",
@@ -31,17 +33,17 @@ def variables_table() -> str:
             "",
             f"Of `SM_VLLM_*`, without effect: {_list([*ARGUMENTS.values()], 'nothing')}.",
             "",
-            f"Of `SM_VLLM_*`, refused with what to write instead: {_list([*ARGUMENTS.values()], 'refused')}.",
+            f"Of `SM_VLLM_*`, refused with what to write instead: {_list([*ARGUMENTS.values()], *REFUSED)}.",
         ]
     )
 
 
 def _row(variable: Variable) -> str:
     name = f"`{variable.name}`" + (" \\*" if variable.generic else "")
-    if variable.fate == "refused":
-        return f"| {name} | refused | {variable.help[0].upper()}{variable.help[1:]}. |"
+    if variable.fate in REFUSED:
+        return f"| {name} | refused | {variable.what_to_do[0].upper()}{variable.what_to_do[1:]}. |"
     return f"| {name} | {', '.join(f'`option.{one}`' for one in variable.options)} | {variable.help} |"
 
 
-def _list(variables: list[Variable], fate: str) -> str:
-    return ", ".join(f"`{variable.name.removeprefix(PREFIX)}`" for variable in variables if variable.fate == fate)
+def _list(variables: list[Variable], *fates: str) -> str:
+    return ", ".join(f"`{variable.name.removeprefix(PREFIX)}`" for variable in variables if variable.fate in fates)

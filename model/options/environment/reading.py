@@ -8,24 +8,20 @@ The rules of OPTION_*, ARGS_* and the degrees are DJL Serving's (properties.py).
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ...errors import OptionError
-from ..refusal import shown
+from ...errors import Fault, OptionError, shown
+from ..finding import Finding
 from ..table import option_named
 from .cluster import CLUSTER
 from .tgi import HUGGING_FACE, MODELS, TGI
 from .variable import Variable
 from .vllm_image import LIBRARY, PREFIX, variable_named
 
-__all__ = ["Merged", "merge", "named", "naming"]
-
-_NAMED = re.compile(r"\boption\.(\w+)")
-_HINT = re.compile(rf"({PREFIX}\w+: there is no such option[^;]*); did you mean option\.(\w+)\?")
+__all__ = ["Merged", "merge", "naming"]
 
 
 @dataclass
@@ -36,9 +32,9 @@ class Merged:
     """By options' names, without `option.`."""
     sources: dict[str, str] = field(default_factory=dict[str, str])
     """By option, the variable that its value came from; nothing for those of the file."""
-    notes: list[str] = field(default_factory=list[str])
-    faults: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
-    """Of variables that cannot be served, as for `refuse`."""
+    notes: list[Finding] = field(default_factory=list[Finding])
+    faults: list[Fault] = field(default_factory=list[Fault])
+    """Of variables that cannot be served."""
 
 
 def merge(
@@ -76,11 +72,12 @@ def _given(environment: Mapping[str, str], *, tgis: bool) -> Iterator[tuple[Vari
 
 def _take(merged: Merged, variable: Variable, text: str, written: Mapping[str, str]) -> None:
     if variable.fate == "nothing":
-        merged.notes.append(f"{variable.name} has no effect: {variable.help}")
-    elif variable.fate == "refused":
+        merged.notes.append(Finding("warning", f"{variable.name} has no effect: {variable.help}"))
+    elif variable.fate in {"refused", "by hand"}:
         if text.lower() not in {"false", "0"}:
-            given = "its value" if variable.secret else shown(text)
-            merged.faults.append((variable.name, f"{variable.name}: {given} cannot be served: {variable.help}"))
+            given = "" if variable.secret else shown(text)
+            why = f"{given or 'its value'} cannot be served: {variable.what_to_do}"
+            merged.faults.append(Fault(variable.name, why, given=given, source=variable.name))
     else:
         _set(merged, variable, text, written)
 
@@ -95,17 +92,15 @@ def _set(merged: Merged, variable: Variable, text: str, written: Mapping[str, st
         texts = variable.texts(text)
     except ValueError as error:
         if before is None or (copied and merged.properties[before] == text):
-            message = f"{variable.name}: expected {error}, got {shown(text)}"
             merged.properties.pop(before or "", None)
-            merged.faults.append((variable.name, message))
+            fault = Fault(variable.name, expected=str(error), given=shown(text), source=variable.name)
+            merged.faults.append(fault)
         return
     if before is not None:
         of_djl = before not in written and (option := option_named(first)) is not None and option.set_by_djl
         if of_djl and before not in merged.sources:
-            merged.notes.append(
-                f"{variable.name}={text} takes precedence over option.{before}={merged.properties[before]}, "
-                "which DJL Serving has chosen"
-            )
+            other = f"option.{before}={merged.properties[before]}, which DJL Serving has chosen"
+            merged.notes.append(Finding("note", f"{variable.name}={text} takes precedence over {other}", first))
         elif not (copied and merged.properties[before] in {text, texts.get(first)}):
             return
         for name in _names(first):
@@ -132,7 +127,8 @@ def _name_the_model(merged: Merged, model_dir: Path, environment: Mapping[str, s
         if (model_dir / "config.json").is_file():
             # What DJL Serving downloads lies there.
             if "://" not in model and Path(model).absolute() != model_dir.absolute():
-                merged.notes.append(f"{variable}={model} has no effect: {model_dir} holds a model")
+                message = f"{variable}={model} has no effect: {model_dir} holds a model"
+                merged.notes.append(Finding("warning", message, "model_id"))
             return
         if Path(model).absolute() == model_dir.absolute():
             return
@@ -149,18 +145,9 @@ def _name_the_model(merged: Merged, model_dir: Path, environment: Mapping[str, s
 
 @contextmanager
 def naming(sources: Mapping[str, str]) -> Iterator[None]:
-    """OptionErrors that speak of options are raised again with the variables that these came from."""
+    """OptionErrors about options name the variables that these came from."""
     try:
         yield
     except OptionError as error:
-        message = named(error.message, sources)
-        if message == error.message:
-            raise
-        faults = [(name, named(text, sources)) for name, text in error.faults]
-        raise OptionError(message, error.param, faults) from error.__cause__
-
-
-def named(message: str, sources: Mapping[str, str]) -> str:
-    """`message` with the variables in the place of the options that came from them."""
-    message = _NAMED.sub(lambda found: sources.get(found[1], found[0]), message)
-    return _HINT.sub(lambda found: f"{found[1]}; did you mean {PREFIX}{found[2].upper()}?", message)
+        error.come_from(sources)
+        raise

@@ -10,7 +10,7 @@ import re
 from pathlib import Path
 
 from ..advice.vllm import ROPE
-from .variable import boolean, nothing, option, refused, unread
+from .variable import boolean, by_hand, nothing, option, unread
 
 __all__ = ["HUGGING_FACE", "MODELS", "TGI"]
 
@@ -91,8 +91,8 @@ TGI = (
            help="Drafts come from the prompt (n-grams); a Medusa model needs `option.speculative_config`."),
     option("LORA_ADAPTERS", "enable_lora", "lora_modules", convert=_adapters,
            help="Folders only; what is on the hub is refused."),
-    *(refused(name, ROPE) for name in ("ROPE_SCALING", "ROPE_FACTOR")),
-    refused("TOKENIZER_CONFIG_PATH", "set option.chat_template to a file with the template"),
+    *(by_hand(name, ROPE) for name in ("ROPE_SCALING", "ROPE_FACTOR")),
+    by_hand("TOKENIZER_CONFIG_PATH", "set option.chat_template to a file with the template"),
     # Limits.
     option("MAX_CONCURRENT_REQUESTS", "max_queued_requests",
            help="They count beyond those that are generated, as `job_queue_size` does in LMI."),

@@ -6,10 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["Fate", "Variable", "boolean", "nothing", "option", "refused", "unread"]
+__all__ = ["Fate", "Variable", "boolean", "by_hand", "nothing", "option", "refused", "unread"]
 
-Fate = Literal["option", "nothing", "refused", "unread"]
-"""`nothing`: it has no effect, which is said. `unread`: other software sets it too, so that nobody looks."""
+Fate = Literal["option", "nothing", "refused", "by hand", "unread"]
+"""`nothing`: it has no effect, which is said. `refused`: it would change answers, and cannot be served. `by hand`: so
+would it, and only the user can say it in the words of here. `unread`: other software sets it too, so that nobody looks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +20,7 @@ class Variable:
     name: str
     fate: Fate
     help: str = ""
-    """What differs; of a refused one what to write instead; of one without effect why. For messages and documents."""
+    """What differs; of one that is refused or without effect why, `by hand` what to do. For messages and documents."""
     options: tuple[str, ...] = ()
     """What it becomes, without `option.`; the first one decides whether somebody has said it already."""
     convert: Callable[[str], str | tuple[str, ...]] = str
@@ -31,6 +32,11 @@ class Variable:
 
     secret: bool = False
     """Whether no message may show its text."""
+
+    @property
+    def what_to_do(self) -> str:
+        """About one that cannot be served."""
+        return self.help if self.fate == "by hand" else f"unset it: {self.help}"
 
     def texts(self, text: str) -> dict[str, str]:
         """The options that `text` means."""
@@ -56,9 +62,14 @@ def nothing(name: str, why: str, *, generic: bool = True) -> Variable:
     return Variable(name, "nothing", why, generic=generic)
 
 
-def refused(name: str, instead: str, *, generic: bool = True, secret: bool = False) -> Variable:
+def refused(name: str, why: str, *, generic: bool = True, secret: bool = False) -> Variable:
     """One that would change answers, and cannot be served."""
-    return Variable(name, "refused", instead, generic=generic, secret=secret)
+    return Variable(name, "refused", why, generic=generic, secret=secret)
+
+
+def by_hand(name: str, what: str, *, generic: bool = True) -> Variable:
+    """One of which only the user can say here what it says."""
+    return Variable(name, "by hand", what, generic=generic)
 
 
 def unread(name: str, why: str) -> Variable:

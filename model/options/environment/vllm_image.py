@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import msgspec
 
-from .variable import Variable, nothing, option, refused
+from .variable import Variable, by_hand, nothing, option, refused
 
 __all__ = ["ARGUMENTS", "LIBRARY", "PREFIX", "variable_named"]
 
@@ -34,8 +34,8 @@ def _server(name: str, why: str) -> Variable:
     return nothing(PREFIX + name.upper(), why, generic=False)
 
 
-def _not_served(name: str, instead: str, *, secret: bool = False) -> Variable:
-    return refused(PREFIX + name.upper(), instead, generic=False, secret=secret)
+def _not_served(name: str, why: str, *, secret: bool = False) -> Variable:
+    return refused(PREFIX + name.upper(), why, generic=False, secret=secret)
 
 
 def _first_name(text: str) -> str:
@@ -66,19 +66,19 @@ ARGUMENTS = {
             "fingerprint_mode", "fingerprint_value", "enable_flash_late_interaction", "sse_keep_alive_interval",
             "tool_strict_level", "anthropic_disabled_thinking_effort", "cohere_format", "cohere_is_reasoning_model",
         )),
-        _not_served("api_key", f"unset it: {_ACCESS}", secret=True),
-        *(_not_served(name, f"unset it: {_ACCESS}") for name in (
+        _not_served("api_key", f"{_ACCESS}", secret=True),
+        *(_not_served(name, f"{_ACCESS}") for name in (
             "ssl_keyfile", "ssl_certfile", "ssl_ca_certs", "ssl_cert_reqs", "ssl_ciphers",
             "enable_ssl_refresh", "allow_credentials", "allowed_origins", "allowed_methods", "allowed_headers",
         )),
-        _not_served("middleware", "unset it: the options of your own code are in docs/custom-code.md"),
-        _not_served("config", "give its entries as options"),
-        _not_served("response_role", "unset it: the role is assistant"),
-        _not_served("return_tokens_as_token_ids", "unset it: tokens are shown as text"),
-        _not_served("enable_force_include_usage", "unset it: requests say stream_options.include_usage"),
-        _not_served("trust_request_mm_kwargs", "unset it: option.mm_processor_kwargs is the endpoint's"),
-        _not_served("tool_server", "unset it: clients run the tools"),
-        *(_not_served(name, "unset it: one worker is one engine") for name in (
+        _not_served("middleware", "the options of your own code are in docs/custom-code.md"),
+        by_hand(f"{PREFIX}CONFIG", "give its entries as options", generic=False),
+        _not_served("response_role", "the role is assistant"),
+        _not_served("return_tokens_as_token_ids", "tokens are shown as text"),
+        _not_served("enable_force_include_usage", "requests say stream_options.include_usage"),
+        _not_served("trust_request_mm_kwargs", "option.mm_processor_kwargs is the endpoint's"),
+        _not_served("tool_server", "clients run the tools"),
+        *(_not_served(name, "one worker is one engine") for name in (
             "headless", "grpc", "grpc_port", "data_parallel_supervisor_port", "dp_supervisor_probe_failure_threshold",
             "dp_supervisor_probe_interval_s", "dp_supervisor_probe_timeout_s",
         )),

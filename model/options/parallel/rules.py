@@ -26,7 +26,8 @@ def check_parallel(settings: Settings, reader: OptionReader) -> None:
     copies, hosts = parallel.data_parallel_size, parallel.nnodes
     for name in ELSEWHERE:
         if reader.arguments.get(name, "").lower() not in {"", "none", "null", "false"}:
-            reader.fault(name, "expected no such option: copies of the model run in this worker (data_parallel_size)")
+            why = "copies of the model run in this worker (data_parallel_size)"
+            reader.fault(name, why, expected="no such option")
     if hosts > 1:
         _check_hosts(settings, reader)
     elif copies == 1:
@@ -37,25 +38,27 @@ def check_parallel(settings: Settings, reader: OptionReader) -> None:
     devices = degree * hosts
     parts = copies if hosts == 1 else copies * stages
     if devices % parts:
-        across = f", got {degree} (x nnodes={hosts})" if hosts > 1 else f", got {degree}"
-        by = f"data_parallel_size={copies}" if hosts == 1 else f"pipeline_parallel_size={stages}"
-        reader.fault(DEGREE, f"expected a multiple of option.{by}, as it counts all devices of the worker{across}")
+        across = f" of each of {hosts} hosts" if hosts > 1 else ""
+        by, size = ("data_parallel_size", copies) if hosts == 1 else ("pipeline_parallel_size", stages)
+        expected = f"a multiple of {reader.called(by)}={size}, as it counts all devices of the worker{across}"
+        reader.fault(DEGREE, expected=expected, given=degree)
     reader.arguments[SIZE] = str(devices // parts)
 
 
 def _check_hosts(settings: Settings, reader: OptionReader) -> None:
     parallel = settings.parallel
     hosts = parallel.nnodes
+    several = f"{reader.called('nnodes')}={hosts}"
     if parallel.data_parallel_size > 1:
-        expected = f"expected 1 with option.nnodes={hosts}"
-        reader.fault("data_parallel_size", f"{expected}: copies on several hosts are endpoints of their own")
+        why = "copies on several hosts are endpoints of their own"
+        reader.fault("data_parallel_size", why, expected=f"1 with {several}")
     if parallel.master_addr is None:
-        reader.fault("master_addr", f"expected the leader's address with option.nnodes={hosts}, but it is not set")
+        reader.fault("master_addr", expected=f"the leader's address with {several}, but it is not set")
     if parallel.node_rank >= hosts:
-        reader.fault("node_rank", f"expected less than option.nnodes={hosts}, got {parallel.node_rank}")
+        reader.fault("node_rank", expected=f"less than {several}", given=parallel.node_rank)
     if reader.name_given(STAGES) == STAGES and settings.pipeline_parallel_degree > 1:
-        expected = f"expected option.pipeline_parallel_size in its place with option.nnodes={hosts}"
-        reader.fault(STAGES, f"{expected}: DJL Serving takes the degree for devices of its own host")
+        expected = f"option.pipeline_parallel_size in its place with {several}"
+        reader.fault(STAGES, "DJL Serving takes the degree for devices of its own host", expected=expected)
     reader.arguments |= {
         "nnodes": str(hosts), "node_rank": str(parallel.node_rank), "master_addr": str(parallel.master_addr),
         "master_port": str(parallel.master_port),

@@ -37,15 +37,15 @@ def prepare_mistral(core: Core, settings: Settings) -> None:
         return
     check_attributes("vllm.tokenizers.mistral:MistralTokenizer", tokenizer)
     if settings.chat_template is not None:
-        message = "option.chat_template: Mistral's tokenizer takes none, set option.tokenizer_mode=hf for it"
-        raise OptionError(message, "chat_template")
+        why = "Mistral's tokenizer takes none, set option.tokenizer_mode=hf for it"
+        raise OptionError.of("chat_template", why)
     if not writes_by_grammars(tokenizer, settings):
         return
     option = "structured_outputs_config"
     named = json.loads(settings.engine_arguments.get(option) or "{}").get("backend", "auto")
     if named not in ("auto", BACKEND):
-        expected = f"expected the backend {BACKEND} (or none) for the calls of Mistral's tokenizer from version 11 on"
-        raise OptionError(f"option.{option}: {expected}, got {named!r}", option)
+        expected = f"the backend {BACKEND} (or none) for the calls of Mistral's tokenizer from version 11 on"
+        raise OptionError.of(option, expected=expected, given=named)
     if not core.guides_by_request:
         core.vllm_config.structured_outputs_config.backend = BACKEND
     parser = part("vllm.tool_parsers.mistral_tool_parser:MistralToolParser")
@@ -65,8 +65,8 @@ def writes_by_grammars(tokenizer: Any, settings: Settings) -> bool:
 def mistral_misfit(fault: BaseException) -> OptionError:
     """For a mistral-common that makes no grammars, or not as this vLLM asks for them."""
     installed = f"mistral-common {version('mistral-common')}, vLLM {vllm_version()}"
-    message = f"option.tool_call_parser: 'mistral' cannot be used with {installed}: {fault}"
-    return OptionError(f"{message}; expected mistral-common {COMMON}", "tool_call_parser")
+    why = f"'mistral' cannot be used with {installed}: {fault}; expected mistral-common {COMMON}"
+    return OptionError.of("tool_call_parser", why)
 
 
 class _Grammars:

@@ -44,8 +44,8 @@ def activation_of(config: Mapping[str, Any]) -> Activation:
     by_name = {"Identity": _identity, "Sigmoid": _sigmoid, "Softmax": _softmax}
     found = by_name.get(str(name).rpartition(".")[2])
     if found is None:
-        expected = "expected Identity, Sigmoid or Softmax as the activation_fn of sentence_transformers in config.json"
-        raise OptionError(f"option.task: {expected}, got {name}", "task")
+        expected = "Identity, Sigmoid or Softmax as the activation_fn of sentence_transformers in config.json"
+        raise OptionError.of("task", expected=expected, given=name)
     return found
 
 

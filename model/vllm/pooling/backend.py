@@ -80,11 +80,9 @@ class PoolingBackend:
         """Asks what the model can do, and tries a token by `trial`; raises OptionError, StartError."""
         await self._core.begin()
         if self.task not in (tasks := self._core.tasks):
-            raise OptionError(
-                f"option.task: vLLM makes no {self.makes} with this model "
-                f"({', '.join(self._model_config.architectures)}), it can do {', '.join(tasks) or 'nothing'}",
-                "task",
-            )
+            model = f"this model ({', '.join(self._model_config.architectures)})"
+            why = f"vLLM makes no {self.makes} with {model}, it can do {', '.join(tasks) or 'nothing'}"
+            raise OptionError.of("task", why)
         await try_out(cast("Any", self), trial)
 
     @property

@@ -57,7 +57,7 @@ class PairTokenizer:
         fast = getattr(tokenizer, "backend_tokenizer", None)
         if fast is None:
             name = type(tokenizer).__name__
-            raise OptionError(f"option.tokenizer: expected one with a tokenizer.json to score with, got {name}", "task")
+            raise OptionError.of("tokenizer", expected="one with a tokenizer.json to score with", given=name)
         self._tokenizer: Any = Tokenizer.from_str(fast.to_str())
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()

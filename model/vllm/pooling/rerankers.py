@@ -103,7 +103,7 @@ def overrides(settings: Settings, given: Mapping[str, Any]) -> dict[str, Any]:
     architecture = _architecture({**config, **given})
     why = next((why for pattern, why in REFUSED if re.fullmatch(pattern, architecture)), None)
     if why is not None:
-        raise OptionError(f"option.task: {architecture} is not served as a reranker: {why}", "task")
+        raise OptionError.of("task", f"{architecture} is not served as a reranker: {why}")
     family = _family(settings, architecture)
     if "architectures" in given or not HEADLESS.fullmatch(architecture):
         made = family.overrides if family is not None and _architecture(config).endswith(CAUSAL) else {}
@@ -111,10 +111,10 @@ def overrides(settings: Settings, given: Mapping[str, Any]) -> dict[str, Any]:
     if architecture.endswith(CAUSAL):
         made = _tokens(settings, {**config, **given}, family)
         return leaving_logits(config, {"architectures": [architecture.removesuffix(CAUSAL) + HEAD], **made, **given})
-    raise OptionError(
-        f"option.task: {architecture} has no head for classes; with option.task=text-embedding texts are scored by the "
-        "cosine of their vectors",
+    raise OptionError.of(
         "task",
+        f"{architecture} has no head for classes; with option.task=text-embedding texts are scored by the cosine of "
+        "their vectors",
     )
 
 
@@ -125,8 +125,8 @@ def _family(settings: Settings, architecture: str) -> Family | None:
     family = FAMILIES[settings.reranker]
     known = (family.architecture + CAUSAL, family.architecture + HEAD)
     if architecture not in known:
-        expected = f"{settings.reranker!r} is for {known[0]} or {known[1]}, the model is {architecture}"
-        raise OptionError(f"option.reranker: {expected}", "reranker")
+        why = f"{settings.reranker!r} is for {known[0]} or {known[1]}, the model is {architecture}"
+        raise OptionError.of("reranker", why, given=settings.reranker)
     return family
 
 
@@ -143,11 +143,11 @@ def _tokens(settings: Settings, config: Mapping[str, Any], family: Family | None
     like = {name: one.title for name, one in FAMILIES.items() if one.architecture + CAUSAL == architecture}
     named = "".join(f"option.reranker={name} if it is a {title}, else " for name, title in like.items())
     option = "reranker" if like else "hf_overrides"
-    raise OptionError(
-        f"option.{option}: {architecture} generates text, and nothing in its files says by which of its tokens it "
+    raise OptionError.of(
+        option,
+        f"{architecture} generates text, and nothing in its files says by which of its tokens it "
         f'scores: set {named}option.hf_overrides={{"classifier_from_token": ["no", "yes"], "method": '
         '"from_2_way_softmax"} with its own tokens, and option.chat_template to its prompt',
-        option,
     )
 
 
@@ -232,11 +232,8 @@ def _own(settings: Settings, source: str) -> PairTemplate:
             continue
         if "a-query" in text and "a-document" in text:
             return made
-    raise OptionError(
-        f"option.chat_template: the tokenizer's template names the roles query and document, but cannot be used: "
-        f"{reason}; expected one that can",
-        "chat_template",
-    )
+    why = f"the tokenizer's template names the roles query and document, but cannot be used: {reason}"
+    raise OptionError.of("chat_template", f"{why}; expected one that can")
 
 
 def _architecture(config: Mapping[str, Any]) -> str:

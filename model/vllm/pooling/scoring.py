@@ -70,8 +70,8 @@ class VllmScoring(PoolingBackend):
         """As `begin_with`; raises OptionError too for a model that ranks by several classes."""
         count = len(self._labels)
         if self._ranks and count != 1:
-            expected = "expected text-classification with this model"
-            raise OptionError(f"option.task: {expected}, which has {count} classes: text-ranking needs one", "task")
+            expected = f"text-classification with this model, which has {count} classes"
+            raise OptionError.of("task", "text-ranking needs one", expected=expected)
         scoring = Scoring(document="a", truncate=True) if self._ranks else Scoring(classes=True)
         await self.begin_with(Generation(request_id="start", prompt="a" if self._ranks else (0,), scoring=scoring))
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ...errors import OptionError, ParameterError, one_line
+from ...errors import OptionError, ParameterError
 from ...events import Token
 from ...generation import Conversation
 from ...options import Settings
@@ -175,7 +175,7 @@ class AnswerParsers:
             raise
         except Exception as error:
             name = tool_parser or reasoning_parser
-            raise OptionError(f"option.{option}: {name!r} cannot be used with this model: {error}", option) from error
+            raise OptionError.of(option, f"{name!r} cannot be used with this model: {error}", given=name) from error
 
     def feed_once(self, conversation: Conversation, request_of: Callable[[Conversation], Any]) -> None:
         """Raises OptionError for a tool parser that vLLM lists without being able to use it so, by an answer.
@@ -187,8 +187,8 @@ class AnswerParsers:
             if splitter is not None:
                 splitter.feed([Token(0, "a")], ended=True)
         except (ParameterError, RuntimeError) as error:
-            message = f"option.tool_call_parser: {self._settings.tool_call_parser!r} is not supported: {error}"
-            raise OptionError(message, "tool_call_parser") from error
+            name = self._settings.tool_call_parser
+            raise OptionError.of("tool_call_parser", f"{name!r} is not supported: {error}", given=name) from error
 
     def _new(
         self, tool_parser: str | None, reasoning_parser: str | None, tools: Any, arguments: Mapping[str, Any]
@@ -233,7 +233,7 @@ def _parser(tool_parser: str | None, reasoning_parser: str | None, settings: Set
         option = "reasoning_parser" if tool_parser is None else "tool_call_parser"
         # What says that a package is missing says how it is installed, too.
         cause = error if isinstance(error, ImportError) else error.__cause__ or error
-        raise OptionError(f"option.{option}: {one_line(str(cause))}", option) from error
+        raise OptionError.of(option, str(cause)) from error
 
 
 def _lists_calls(schema: Any) -> bool:

@@ -23,5 +23,5 @@ def check_heads(settings: Settings, config: Any) -> None:
     hosts = settings.parallel.nnodes
     of_hosts = f" over {hosts} hosts" if hosts > 1 else ""
     option = name_of_argument("tensor_parallel_size")
-    expected = f"expected a tensor size that divides the model's {heads} key-value heads, or a multiple of that"
-    raise OptionError(f"option.{option}: {expected}, got {size}{of_hosts}", option)
+    expected = f"a tensor size that divides the model's {heads} key-value heads, or a multiple of that"
+    raise OptionError.of(option, expected=expected + of_hosts, given=size)

@@ -75,11 +75,8 @@ def configure(settings: Settings, workers: int) -> None:
     Raises OptionError where its package, or the model's size, is not to be had.
     """
     if option := is_missing(settings):
-        raise OptionError(
-            f"option.{option}: LMCache is not installed: expected the package lmcache beside vLLM, or "
-            "option.kv_offloading_size, which needs none",
-            option,
-        )
+        expected = "expected the package lmcache beside vLLM, or option.kv_offloading_size, which needs none"
+        raise OptionError.of(option, f"LMCache is not installed: {expected}")
     if not settings.lmcache_auto_config:
         return
     import psutil
@@ -100,10 +97,7 @@ def _model_size(settings: Settings) -> int:
     path = Path(settings.model_id)
     size = folder_size(path) if path.is_dir() else _size_on_hub(settings)
     if not size:
-        raise OptionError(
-            f"option.lmcache_auto_config: {settings.model_id} has no *.safetensors or *.bin, whose size it goes by",
-            AUTO,
-        )
+        raise OptionError.of(AUTO, f"{settings.model_id} has no *.safetensors or *.bin, whose size it goes by")
     return size
 
 
@@ -121,11 +115,8 @@ def _size_on_hub(settings: Settings) -> int:
     try:
         found = HfApi().model_info(settings.model_id, revision=settings.revision, files_metadata=True)
     except Exception as error:
-        raise OptionError(
-            f"option.lmcache_auto_config: the hub does not tell the size of {settings.model_id} "
-            f"({one_line(str(error))}): use option.lmcache_config_file",
-            AUTO,
-        ) from error
+        why = f"the hub does not tell the size of {settings.model_id} ({one_line(str(error))})"
+        raise OptionError.of(AUTO, f"{why}: use option.lmcache_config_file") from error
     return _weights({file.rfilename: file.size or 0 for file in found.siblings or ()})
 
 

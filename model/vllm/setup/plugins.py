@@ -12,10 +12,9 @@ import sys
 import traceback
 from pathlib import Path
 
-from ...errors import OptionError, one_line
+from ...errors import OptionError, refuse
 from ...options import Settings
 from ...options.advice.parsers import unknown_parsers
-from ...options.refusal import refuse
 from ..library.parts import part
 from ..library.version import vllm_version
 
@@ -54,7 +53,7 @@ def _execute(option: str, path: str) -> None:
     name = f"lmi_plugin_{Path(path).stem}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
-        raise OptionError(f"option.{option}: {path}: expected a Python file (*.py)", option)
+        raise OptionError.of(option, f"{path}: expected a Python file (*.py)")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     try:
@@ -64,6 +63,4 @@ def _execute(option: str, path: str) -> None:
         log.exception("option.%s: %s failed", option, path)
         lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == path]
         where = f", line {lines[-1]}" if lines else ""
-        raise OptionError(
-            f"option.{option}: {path}{where}: {one_line(f'{type(error).__name__}: {error}')}", option
-        ) from error
+        raise OptionError.of(option, f"{path}{where}: {type(error).__name__}: {error}") from error

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from ....errors import UnsupportedError
+from ....errors import UnsupportedError, refuse
 from ....generation import Conversation, Sampling
 from ....options import Settings
 from ....options.advice.parsers import GPT_OSS, misplaced_parsers
-from ....options.refusal import refuse
 from ....text.efforts import EFFORT
 from ...core import Core
 from ...guides.backends import GuideBackends, for_xgrammar

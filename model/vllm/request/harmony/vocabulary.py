@@ -16,7 +16,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from ....errors import OptionError
+from ....errors import Fault, OptionError, shown
 from ...library.parts import part
 
 __all__ = ["load_encoding", "ranks"]
@@ -35,21 +35,20 @@ PRINTED = (*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100))
 def load_encoding(tokenizer: Any) -> Any:
     """The HarmonyEncoding, which vLLM keeps; raises OptionError where there is no vocabulary for it."""
     get_encoding = part("vllm.entrypoints.openai.parser.harmony_utils:get_encoding")
-    fault: type[Exception] = part("openai_harmony:HarmonyError")
+    failure: type[Exception] = part("openai_harmony:HarmonyError")
     if given := os.environ.get(FOLDER):
         try:
             return get_encoding()
-        except fault as error:
-            message = f"{FOLDER}: expected a folder with {FILE}, got {given!r}: {error}"
-            raise OptionError(message, "model_id") from error
+        except failure as error:
+            fault = Fault("model_id", str(error), f"a folder with {FILE}", shown(given), source=FOLDER)
+            raise OptionError.of_all([fault]) from error
     made = ranks(tokenizer.get_vocab())
     if hashlib.sha256(made).hexdigest() != CHECKSUM:
-        message = (
-            "option.model_id: the tokenizer of this model of type gpt_oss has not gpt-oss's tokens (o200k_harmony), in "
-            "which its prompts are written: put gpt-oss's tokenizer.json into the model's folder, or set the variable "
-            f"{FOLDER} to a folder with {FILE}"
+        raise OptionError.of(
+            "model_id",
+            "the tokenizer of this model of type gpt_oss has not gpt-oss's tokens (o200k_harmony), in which its prompts are written: put gpt-oss's tokenizer.json into the model's folder, or set the variable "
+            f"{FOLDER} to a folder with {FILE}",
         )
-        raise OptionError(message, "model_id")
     with TemporaryDirectory() as folder:
         Path(folder, FILE).write_bytes(made)
         os.environ[FOLDER] = folder
