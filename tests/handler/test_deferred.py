@@ -12,28 +12,29 @@ from typing import Any
 
 import pytest
 
-from lmi.handler.user_code.custom_handler import Relayed, RelayedReply
-from lmi.handler.user_code.deferred import Deferred, Prepared, merge_deltas
-from lmi.handler.user_code.pool import Workers
+from lmi.handler.deferred import Deferred, Prepared, merge_deltas
 
-from ...kit.api.errors import OptionError
-from ...kit.api.handler import NO_FRAME as NOTHING
-from ...kit.api.handler import (
+from ..kit.api.errors import OptionError
+from ..kit.api.handler import NO_FRAME as NOTHING
+from ..kit.api.handler import (
     AsyncBatcher,
     AsyncService,
     Exchange,
     InputFormatter,
     PlainBatch,
+    Relayed,
+    RelayedReply,
     RollingBatch,
     Service,
     Whole,
+    Workers,
 )
-from ...kit.api.options import make_settings
-from ...kit.api.types import CallDelta, Delta, EngineEvent, Failed, Finish, ParsedRequest, Request, Response, Started
-from ...kit.paths import USER_CODE
-from ...kit.user_code.engine import ScriptedEngine
-from ...kit.user_code.modules import forget
-from ...kit.user_code.service import HI, ScriptedService
+from ..kit.api.options import make_settings
+from ..kit.api.types import CallDelta, Delta, EngineEvent, Failed, Finish, ParsedRequest, Request, Response, Started
+from ..kit.paths import USER_CODE
+from ..kit.user_code.engine import ScriptedEngine
+from ..kit.user_code.modules import forget
+from ..kit.user_code.service import HI, ScriptedService
 
 TIMEOUT = 30.0
 """Seconds that a test waits for another thread before it fails."""

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from lmi.handler.telemetry import prometheus
-from lmi.handler.telemetry.prometheus import Exposition
+from lmi.handler.server import prometheus
+from lmi.handler.server.prometheus import Exposition
 
 from ...kit.adapters import LLAMA, write_adapter
 from ...kit.api.handler import Service, started_service

@@ -1,0 +1,5 @@
+"""Threads beside the host's and the engine's.
+
+pool.py       threads for user code, large bodies and sessions; user_loop.py: the event loop of what is asynchronous
+sweeper.py    the thread that ends what has taken too long
+"""
