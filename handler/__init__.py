@@ -3,7 +3,6 @@
 service.py        what all hosts share: a request in, an exchange with the engine out
 opening.py        what becomes of a request: its answer at once, or its exchange
 exchange.py       one request under way: events in, records out
-deferred.py       one whose work runs on threads: user code, large bodies, sessions
 admission.py      what is taken on, and for how long
 control.py        requests about sessions and about other requests: `requestType`, CANCEL
 headers.py        HTTP headers and custom attributes, in and out
@@ -12,7 +11,7 @@ response_store.py responses that are kept in memory
 file_lock.py      a lock between processes
 secure_mode.py    what SageMaker's secure mode forbids
 api.py            what user code imports
-threads/          the threads of that work, and the one that looks at time limits
+threads/          exchanges whose work runs on threads: user code, large bodies, sessions
 adapters/         LoRA adapters: which are registered
 sessions/         stateful sessions
 djl/              behind DJL Serving: rolling batch, async mode, dynamic batch

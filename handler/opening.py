@@ -43,10 +43,10 @@ from ..model.options import Settings
 from .adapters.registry import Registry
 from .admission import Admission
 from .control import Controller
-from .deferred import Deferred, Prepared
 from .exchange import Exchange
 from .sessions.requests import Receive, Sessions, named_session
 from .telemetry.metrics import RequestStats
+from .threads.deferred import Deferred, Prepared
 from .threads.pool import Workers
 from .user_code.custom_handler import CustomHandler, Relayed
 from .user_code.extensions import Extensions

@@ -6,9 +6,9 @@ and answers `{"error": ..., "code": ...}` with that status (RollingBatch and Asy
 Request.addResponse). Frames are the content items of an `Output`, written as `Output.send` does: a 16-bit code, a
 message, properties, and of each item a key (length -1: none) and its length.
 
-A field holds at most 20 MiB: beyond that `Connection.OutputDecoder` throws and closes the worker's channel, which ends every
-request in flight (CodecUtils.MAX_BUFFER_SIZE; a smaller MAX_NETTY_BUFFER_SIZE of the host's is not known here). What is longer
-goes in slices.
+A field holds at most 20 MiB: beyond that `Connection.OutputDecoder` throws and closes the worker's channel, which ends
+every request in flight (CodecUtils.MAX_BUFFER_SIZE; a smaller MAX_NETTY_BUFFER_SIZE of the host's is not known here).
+What is longer goes in slices.
 """
 
 from __future__ import annotations

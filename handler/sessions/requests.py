@@ -31,8 +31,8 @@ from ...model.errors import GenerationError, LmiError, OptionError, SessionError
 from ...model.events import Event
 from ...model.options import Settings
 from .. import file_lock
-from ..deferred import Prepared
 from ..response_store import Kept, kept_of
+from ..threads.deferred import Prepared
 from ..threads.pool import Workers
 from ..user_code.custom_handler import Relayed
 from ..user_code.safe_reply import end_of_stream

@@ -9,5 +9,5 @@ custom_handler.py  model.py's handle, which is asked before this handler
 adapter_code.py    formatters in an adapter's folder
 safe_reply.py      what fails in it ends its own request only
 
-It runs on the threads of handler/threads, for requests that handler/deferred.py holds.
+It runs on the threads of handler/threads, for requests that handler/threads/deferred.py holds.
 """

@@ -39,8 +39,8 @@ from ...formatters.base import Payload
 from ...model.errors import AdapterError, OptionError, RequestError, UserCodeError
 from ...model.options import Settings
 from ...model.options.combined import TASK_NAMES
-from ..deferred import Prepared
 from ..model_code import entry_point_of, has_own_code
+from ..threads.deferred import Prepared
 from ..threads.pool import Workers
 from .adapter_code import AdapterCode
 from .content_filter import ContentFilter, FilteredEncoder

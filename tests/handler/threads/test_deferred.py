@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from lmi.handler.deferred import Deferred, Prepared, merge_deltas
+from lmi.handler.threads.deferred import Deferred, Prepared, merge_deltas
 
-from ..kit.api.errors import OptionError
-from ..kit.api.handler import NO_FRAME as NOTHING
-from ..kit.api.handler import (
+from ...kit.api.errors import OptionError
+from ...kit.api.handler import NO_FRAME as NOTHING
+from ...kit.api.handler import (
     AsyncBatcher,
     AsyncService,
     Exchange,
@@ -29,12 +29,12 @@ from ..kit.api.handler import (
     Whole,
     Workers,
 )
-from ..kit.api.options import make_settings
-from ..kit.api.types import CallDelta, Delta, EngineEvent, Failed, Finish, ParsedRequest, Request, Response, Started
-from ..kit.paths import USER_CODE
-from ..kit.user_code.engine import ScriptedEngine
-from ..kit.user_code.modules import forget
-from ..kit.user_code.service import HI, ScriptedService
+from ...kit.api.options import make_settings
+from ...kit.api.types import CallDelta, Delta, EngineEvent, Failed, Finish, ParsedRequest, Request, Response, Started
+from ...kit.paths import USER_CODE
+from ...kit.user_code.engine import ScriptedEngine
+from ...kit.user_code.modules import forget
+from ...kit.user_code.service import HI, ScriptedService
 
 TIMEOUT = 30.0
 """Seconds that a test waits for another thread before it fails."""

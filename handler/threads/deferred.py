@@ -22,18 +22,18 @@ from dataclasses import dataclass
 
 import msgspec
 
-from ..formatters import NotReadyError, ParsedRequest, Response
-from ..model.engine import Engine
-from ..model.errors import GenerationError, LmiError
-from ..model.events import Delta, EngineEvent, Failed, Rendered
-from ..model.log import set_current
-from .admission import Admission
-from .exchange import Exchange, FixedResponse
-from .telemetry.metrics import RequestStats
-from .threads.pool import Task, Workers
-from .user_code.content_filter import FilteredEncoder
-from .user_code.custom_handler import Relayed
-from .user_code.safe_reply import end_of_stream
+from ...formatters import NotReadyError, ParsedRequest, Response
+from ...model.engine import Engine
+from ...model.errors import GenerationError, LmiError
+from ...model.events import Delta, EngineEvent, Failed, Rendered
+from ...model.log import set_current
+from ..admission import Admission
+from ..exchange import Exchange, FixedResponse
+from ..telemetry.metrics import RequestStats
+from ..user_code.content_filter import FilteredEncoder
+from ..user_code.custom_handler import Relayed
+from ..user_code.safe_reply import end_of_stream
+from .pool import Task, Workers
 
 __all__ = ["Deferred", "Prepared"]
 
