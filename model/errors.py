@@ -70,7 +70,7 @@ __all__ = [
     "PayloadError",
     "RequestCancelledError",
     "RequestError",
-    "SentError",
+    "ErrorMessage",
     "SessionError",
     "SlowReaderError",
     "StartError",
@@ -124,7 +124,7 @@ class LmiError(Exception):
 
     @property
     def kind(self) -> str:
-        """The class's name, which SentError turns back into the class."""
+        """The class's name, which ErrorMessage turns back into the class."""
         return type(self).__name__
 
 
@@ -377,7 +377,7 @@ def _with_subclasses(kind: type[LmiError]) -> Iterator[type[LmiError]]:
 _KINDS = {kind.__name__: kind for kind in _with_subclasses(LmiError)}
 
 
-class SentError(msgspec.Struct, array_like=True, frozen=True, omit_defaults=True):
+class ErrorMessage(msgspec.Struct, array_like=True, frozen=True, omit_defaults=True):
     """An error, for another process."""
 
     kind: str

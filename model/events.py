@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from .errors import SentError
+from .errors import ErrorMessage
 
 __all__ = [
     "CallDelta", "Delta", "EngineEvent", "Event", "Failed", "Finish", "FinishReason", "Prefill", "Rendered", "Started",
@@ -145,7 +145,7 @@ class Delta(msgspec.Struct, array_like=True, frozen=True, tag="d", omit_defaults
     """What the model calls each number of `vector`, where Scoring.classes asked for them."""
 
 
-class Failed(SentError, array_like=True, frozen=True, tag="f", omit_defaults=True):
+class Failed(ErrorMessage, array_like=True, frozen=True, tag="f", omit_defaults=True):
     """The request is over, with an error. Its `param` is a path from an engine, the client's field for an encoder."""
 
 

@@ -34,7 +34,7 @@ class Fault(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
     similar: str = ""
     """A name or value that may have been meant: no more than a question."""
     source: str | None = None
-    """The variable or the file that the option came from, which is named in its place; empty: `why` names everything."""
+    """The variable or file that the option came from, which is named in its place; empty: `why` names everything."""
 
     def sentence(self, prefix: str) -> str:
         """Of one line; `prefix` stands before the name."""

@@ -32,17 +32,16 @@ __all__ = ["next_steps", "serve", "service_for"]
 def serve(arguments: argparse.Namespace) -> None:
     """Serves a model on this machine."""
     from ...model.options import load_settings
-    from ..secure_mode import secure_mode
+    from ..secure_mode import refuse_secure_mode
     from ..server.access import Access, allowed_names
     from ..server.sockets import bound_sockets
 
+    refuse_secure_mode(os.environ)
     options = options_of_model(arguments.model_dir) | assignments(arguments.set)
     api_key = required_key(arguments.api_key, os.environ)
     with bound_sockets(arguments.host, arguments.port) as sockets:
         names = allowed_names([sock.getsockname()[0] for sock in sockets], arguments.allowed_host)
         settings = load_settings(arguments.model_dir, environment=os.environ, overrides=options)
-        if secure := secure_mode(os.environ):
-            secure.check_model(settings, os.environ)
         with showing(settings.model_name, verbose=arguments.verbose) as view:
             given = given_options(arguments.model_dir, options, os.environ)
             _serve(settings, given, sockets, Access(api_key, names), arguments, view)

@@ -11,8 +11,8 @@ from ..errors import OPTION, Fault
 __all__ = ["Finding", "Level"]
 
 Level = Literal["error", "warning", "note", "fact"]
-"""An error keeps the model from being served, a warning is about what is not as it was probably meant, a note about what
-may surprise, and a fact was checked and is good."""
+"""An error keeps the model from being served, a warning is about what is not as it was probably meant, a note about
+what may surprise, and a fact was checked and is good."""
 
 
 class Finding(msgspec.Struct, frozen=True, omit_defaults=True):

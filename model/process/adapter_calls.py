@@ -12,7 +12,7 @@ from concurrent.futures import Future
 from ..adapters.adapter import Adapter
 from ..errors import LmiError, UnavailableError
 from .channel import Channel
-from .messages import AdapterOutcome, FromEngine, RemoveAdapter, SentError, SetAdapter
+from .messages import AdapterOutcome, FromEngine, RemoveAdapter, ErrorMessage, SetAdapter
 
 __all__ = ["AdapterCalls"]
 
@@ -72,7 +72,7 @@ class AdapterCalls:
         else:
             future.set_exception(outcome.fault.error)
 
-    def ready(self, faults: Mapping[str, SentError]) -> None:
+    def ready(self, faults: Mapping[str, ErrorMessage]) -> None:
         """An engine is up, without those that it could not load: they are tried again when a request names them."""
         with self._lock:
             self.faults = {key: fault.error for key, fault in faults.items()}
@@ -98,4 +98,4 @@ class AdapterCalls:
                 self.settle(AdapterOutcome(message.adapter.key, NO_ENGINE))
 
 
-NO_ENGINE = SentError.of(UnavailableError("the engine is being rebuilt, try again later"))
+NO_ENGINE = ErrorMessage.of(UnavailableError("the engine is being rebuilt, try again later"))

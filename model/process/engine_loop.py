@@ -36,7 +36,7 @@ from .messages import (
     RemoveAdapter,
     Scrape,
     Scraped,
-    SentError,
+    ErrorMessage,
     SetAdapter,
     Stats,
     Step,
@@ -217,7 +217,7 @@ class EngineLoop:
             self._residents.end(numbers)
 
     def _tell_outcome(self, key: str, error: LmiError | None) -> None:
-        self._post(AdapterOutcome(key, None if error is None else SentError.of(error)))
+        self._post(AdapterOutcome(key, None if error is None else ErrorMessage.of(error)))
 
     # On other threads.
 

@@ -32,7 +32,7 @@ from .ending.exit import closing, end_now, terminated, watch_host
 from .ending.exit_report import report_exit_to, shutting_down
 from .ending.start_errors import start_error
 from .engine_loop import EngineLoop
-from .messages import EngineFailed, Ready, SentError, Start, ToEngine
+from .messages import EngineFailed, Ready, ErrorMessage, Start, ToEngine
 
 __all__ = ["main"]
 
@@ -92,7 +92,7 @@ async def _serve(channel: Channel[ToEngine], settings: Settings, adapters: Seque
         # From here on there are requests.
         show_content(settings.log_requests == "true")
         withhold()
-        channel.post(Ready(backend.info, {key: SentError.of(error) for key, error in faults.items()}))
+        channel.post(Ready(backend.info, {key: ErrorMessage.of(error) for key, error in faults.items()}))
         freeze()
         try:
             await loop.run()

@@ -12,7 +12,7 @@ import msgspec
 
 from ..adapters.adapter import Adapter
 from ..engine import EngineInfo, EngineStats
-from ..errors import GenerationError, SentError
+from ..errors import GenerationError, ErrorMessage
 from ..events import EngineEvent, Failed
 from ..generation import Generation
 from ..options import Settings
@@ -104,7 +104,7 @@ class Ready(msgspec.Struct, array_like=True, frozen=True, tag=True):
     """The engine is up."""
 
     info: EngineInfo
-    adapter_faults: dict[str, SentError] = {}
+    adapter_faults: dict[str, ErrorMessage] = {}
     """Of the adapters in Start those that could not be loaded, by key."""
 
 
@@ -112,10 +112,10 @@ class AdapterOutcome(msgspec.Struct, array_like=True, frozen=True, tag=True):
     """What became of a SetAdapter, by key."""
 
     key: str
-    fault: SentError | None = None
+    fault: ErrorMessage | None = None
 
 
-class EngineFailed(SentError, array_like=True, frozen=True, tag=True):
+class EngineFailed(ErrorMessage, array_like=True, frozen=True, tag=True):
     """The engine could not start, or can go on no longer. The last message."""
 
 

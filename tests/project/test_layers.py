@@ -22,7 +22,7 @@ VLLM_USERS = {"model/auto.py", "handler/commands/check.py"}
 """What imports that folder: the choice of an engine, and the judgment of options without one."""
 DIALECTS = {path.name for path in (ROOT / "formatters").iterdir() if (path / "__init__.py").exists()} - {"common"}
 """Folders of dialects: the handler knows dialects by `formatters.base` alone."""
-TERMINAL, SHOWN_BY = {"rich", "shtab"}, "handler/commands/"
+TERMINAL, SHOWN_BY = {"rich"}, "handler/commands/"
 """What draws on a terminal, in the extra of that name, and the one folder that may: nothing behind DJL needs it."""
 HOST = "djl_python"
 KNOWN: dict[str, set[str]] = {
@@ -180,7 +180,6 @@ def test_each_layer_is_checked() -> None:
         ("model/engine.py", "from . import vllm", "imports model/vllm/"),
         ("handler/service.py", "from ..model import vllm", "imports model/vllm/"),
         ("handler/service.py", "def f():\n    from rich.live import Live", "imports rich outside handler/commands/"),
-        ("model/log.py", "import shtab", "imports shtab outside handler/commands/"),
         ("handler/service.py", "from ..formatters import DIALECTS, openai", "imports the dialect openai"),
         ("handler/server/app.py", "from ...formatters.lmi.reply import EVENTS", "imports the dialect lmi"),
     ],
@@ -232,8 +231,7 @@ def test_the_worker_and_the_command_are_imported_without_the_terminals_libraries
     """Which are not in the container: neither what DJL runs nor the command's own modules ask for them."""
     code = """
 import pkgutil, sys
-for name in ("rich", "shtab"):
-    sys.modules[name] = None
+sys.modules["rich"] = None
 import lmi.handler.service, lmi.handler.djl.rolling_batch, lmi.handler.djl.async_mode, lmi.handler.commands as commands
 names = [found.name for found in pkgutil.walk_packages(commands.__path__, commands.__name__ + ".")]
 for name in names:

@@ -43,13 +43,12 @@ def local_server(model: Path, pairs: Sequence[str]) -> Iterator[tuple[str, str]]
     """
     from ....model.options import load_settings
     from ....model.process.client import EngineClient
-    from ...secure_mode import secure_mode
+    from ...secure_mode import refuse_secure_mode
     from ...server.sockets import bound_sockets, url_of
 
+    refuse_secure_mode(os.environ)
     options = options_of_model(model) | assignments(pairs)
     settings = load_settings(model, environment=os.environ, overrides=options)
-    if secure := secure_mode(os.environ):
-        secure.check_model(settings, os.environ)
     if settings.embeds:
         raise OptionError(f"{model}: expected a model that generates text, found one of {settings.task}", "task")
     engine = EngineClient(settings)

@@ -33,8 +33,8 @@ VALUES: tuple[Row, ...] = (
     renamed("quantize", _ANY, {"quantize": "fp8"},
             value="bitsandbytes4|bitsandbytes8|bitsandbytes-nf4|bitsandbytes-fp4"),
     gone("quantize", _CHECKPOINT, value="squeezellm|exl2|marlin|aqlm"),
-    by_hand("load_format", "set option.load_format=runai_streamer, or sharded_state for weights that were saved so: vLLM "
-         "has no fast model loader of SageMaker's", value="sagemaker_fast_model_loader"),
+    by_hand("load_format", "set option.load_format=runai_streamer, or sharded_state for weights that were saved so: "
+         "vLLM has no fast model loader of SageMaker's", value="sagemaker_fast_model_loader"),
     renamed("kv_cache_dtype", "vLLM's name of it", {"kv_cache_dtype": "fp8_e4m3"}, value="fp8_e4m3fn"),
     renamed("limit_mm_per_prompt", "for images and the like it is JSON now", {"limit_mm_per_prompt": "{{value}}"},
             value=r"\w+=\d+(?:\s*,\s*\w+=\d+)*", convert=_counts),

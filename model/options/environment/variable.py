@@ -10,7 +10,7 @@ __all__ = ["Fate", "Variable", "boolean", "by_hand", "nothing", "option", "refus
 
 Fate = Literal["option", "nothing", "refused", "by hand", "unread"]
 """`nothing`: it has no effect, which is said. `refused`: it would change answers, and cannot be served. `by hand`: so
-would it, and only the user can say it in the words of here. `unread`: other software sets it too, so that nobody looks."""
+would it, and only the user can say it in the words of here. `unread`: other software sets it too: nobody looks."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from ...kit.api.engine import (
     Channel,
     EngineChild,
     EngineClient,
-    SentError,
+    ErrorMessage,
     FromEngine,
     Ready,
     RemoveAdapter,
@@ -82,7 +82,7 @@ def test_the_engine_says_what_became_of_a_registration() -> None:
     assert engine.told == [SetAdapter(A), SetAdapter(B)]
     assert not good.done()
     assert not full.done()
-    engine.calls.settle(AdapterOutcome(B.key, SentError.of(NoSlotError("no room", "pin"))))
+    engine.calls.settle(AdapterOutcome(B.key, ErrorMessage.of(NoSlotError("no room", "pin"))))
     engine.calls.settle(AdapterOutcome(A.key))
     assert error_of(good) == ""
     assert error_of(full) == "NoSlotError: no room"
@@ -106,7 +106,7 @@ def test_an_engine_begins_with_what_the_last_one_had() -> None:
     for one in pinned:
         engine.calls.add(one)
     engine.calls.settle(AdapterOutcome(A.key))
-    engine.calls.settle(AdapterOutcome(B.key, SentError.of(NoSlotError("no room"))))
+    engine.calls.settle(AdapterOutcome(B.key, ErrorMessage.of(NoSlotError("no room"))))
     assert engine.calls.for_start() == (pinned[0], B)
 
 
@@ -161,7 +161,7 @@ def test_what_was_removed_while_an_engine_was_started_it_is_told_when_it_is_up()
 
 def test_what_an_engine_could_not_load_at_its_start_is_known_until_it_is_removed() -> None:
     engine = Engine()
-    engine.calls.ready({A.key: SentError.of(NoSlotError("no room")), B.key: SentError.of(AdapterError("broken"))})
+    engine.calls.ready({A.key: ErrorMessage.of(NoSlotError("no room")), B.key: ErrorMessage.of(AdapterError("broken"))})
     assert {key: repr(error) for key, error in engine.calls.faults.items()} == {
         A.key: repr(NoSlotError("no room")),
         B.key: repr(AdapterError("broken")),
@@ -191,7 +191,7 @@ class Child(EngineChild):
         self.gone = threading.Event()
         self.made.append(self)
 
-    def come_up(self, **faults: SentError) -> None:
+    def come_up(self, **faults: ErrorMessage) -> None:
         self.theirs.post(Ready(EngineInfo(engine="none", version="0", context=1), faults))
 
     def die(self) -> None:
@@ -226,7 +226,7 @@ def test_a_rebuilt_engine_has_the_adapters_again(children: list[Child]) -> None:
     client.launch()
     (first,) = children
     assert first.adapters == (A,)
-    first.come_up(**{A.key: SentError.of(AdapterError("broken"))})
+    first.come_up(**{A.key: ErrorMessage.of(AdapterError("broken"))})
     client.start()
     assert client.adapters.faults[A.key].message == "broken"
     try:

@@ -17,7 +17,7 @@ from ...kit.api.engine import (
     AdapterOutcome,
     Add,
     Channel,
-    SentError,
+    ErrorMessage,
     FromEngine,
     Release,
     RemoveAdapter,
@@ -367,7 +367,7 @@ async def test_what_names_an_adapter_starts_when_that_is_loaded(running: Running
 async def test_the_host_is_told_what_became_of_a_registration(running: Running) -> None:
     running.loader.errors[B.key] = AdapterError("it is broken", "adapters")
     running.host.post(SetAdapter(B))
-    assert await running.told() == AdapterOutcome(B.key, SentError("AdapterError", "it is broken", "adapters"))
+    assert await running.told() == AdapterOutcome(B.key, ErrorMessage("AdapterError", "it is broken", "adapters"))
 
 
 async def test_a_generation_fails_with_the_load_of_its_adapter(running: Running) -> None:

@@ -46,7 +46,8 @@ def load_encoding(tokenizer: Any) -> Any:
     if hashlib.sha256(made).hexdigest() != CHECKSUM:
         raise OptionError.of(
             "model_id",
-            "the tokenizer of this model of type gpt_oss has not gpt-oss's tokens (o200k_harmony), in which its prompts are written: put gpt-oss's tokenizer.json into the model's folder, or set the variable "
+            "the tokenizer of this model of type gpt_oss has not gpt-oss's tokens (o200k_harmony), in "
+            "which its prompts are written: put gpt-oss's tokenizer.json into the model's folder, or set the variable "
             f"{FOLDER} to a folder with {FILE}",
         )
     with TemporaryDirectory() as folder:
