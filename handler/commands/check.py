@@ -4,9 +4,7 @@
             --> adapters --> parsers of the user's, engine's arguments
 
 A model that DJL Serving downloads before it starts the handler (`s3://`) is let pass, and its files are not checked.
-Everything that would keep the model from being served is an OptionError; what is only worth knowing is a line. One
-that begins with `warning: ` tells of what is not as it was probably meant, one with `note: ` of what may surprise; what
-to write instead it tells as `set NAME=VALUE` (findings.py).
+Everything that would keep the model from being served is an OptionError; what is only worth knowing is a Finding.
 """
 
 from __future__ import annotations
@@ -20,24 +18,26 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from ...model.adapters.folder import base_config
-from ...model.errors import OptionError
+from ...model.errors import Fault, OptionError, refuse
 from ...model.options import Settings, load_settings
 from ...model.options.advice.parsers import PARSERS, unknown_parsers
 from ...model.options.combined import is_users
 from ...model.options.environment.reading import naming
+from ...model.options.finding import Finding, fact, note, warning
 from ...model.options.model_dir import check_model
 from ...model.options.properties import gather
-from ...model.options.refusal import refuse
 from ...model.text.chat_template import chat_template
-from ...model.vllm.library.version import VERSIONS, refusal, vllm_version, warning
+from ...model.vllm.library.version import VERSIONS, vllm_version
+from ...model.vllm.library.version import refusal as version_refusal
+from ...model.vllm.library.version import warning as version_warning
 from ...model.vllm.pooling.activation import activation_of, leaving_logits
 from ..model_code import entry_point_of
 from ..secure_mode import SecureMode, secure_mode
 from ..user_code.extensions import load_extensions
 from .arguments import options_of_model
-from .checks.adapters import adapter_lines, forbidden_lines
-from .checks.families import family_lines
-from .checks.workers import worker_lines
+from .checks.adapters import of_adapters, of_forbidden
+from .checks.families import of_families
+from .checks.workers import of_workers
 
 __all__ = ["check"]
 
@@ -47,8 +47,6 @@ ENTRY_POINT = "lmi.handler"
 HEAD = "ForSequenceClassification"
 EMBEDDERS = re.compile(r"\w*(?:Bert|BERT|Roberta|MPNet)\w*(?:Model|ForMaskedLM)|(?:Gte|GTE)\w*Model")
 """Architectures of encoders, by which vLLM generates nothing."""
-IGNORED = re.compile(r"\b(has|have) no effect\b")
-"""In a note of the options: somebody wrote it for nothing."""
 DOWNLOADED = ("s3://", "djl://")
 """How a `model_id` begins that DJL Serving downloads; the handler gets the folder (ModelInfo.downloadS3)."""
 
@@ -59,8 +57,8 @@ def check(
     *,
     environment: Mapping[str, str] | None = None,
     files: bool = True,
-) -> list[str]:
-    """What there is to say of `model_dir` with `overrides` over its options, as lines for a person.
+) -> list[Finding]:
+    """What there is to say of `model_dir` with `overrides` over its options.
 
     Reads the environment as the container does; without `files` neither the model nor adapters are looked for.
     Raises OptionError for what start-up would refuse.
@@ -78,19 +76,19 @@ def check(
         if secure is not None:
             secure.check_variables(settings, environment)
         model = f"model: {given or settings.model_id}, not checked" if downloaded or not files else ""
-        workers = list(worker_lines(settings, options))
-        return _lines(settings, environment, model, secure, workers, adapters=files)
+        workers = list(of_workers(settings, options))
+        return _found(settings, environment, model, secure, workers, adapters=files)
 
 
-def _lines(
+def _found(
     settings: Settings,
     environment: Mapping[str, str],
     model: str,
     secure: SecureMode | None,
-    workers: list[str],
+    workers: list[Finding],
     *,
     adapters: bool,
-) -> list[str]:
+) -> list[Finding]:
     """`model` stands for what the model's files say, where they are not there."""
     own = _own_code(settings)
     entry = _entry_point(settings, environment)
@@ -100,23 +98,23 @@ def _lines(
     if settings.rolling_batch == "disable":
         mode = "async mode" if settings.async_mode else "dynamic batches"
     return [
-        f"options: good; {settings.backend}, {mode}",
-        *(f"{'warning' if IGNORED.search(note) else 'note'}: {note}" for note in settings.notes),
-        *([f"secure mode: good, with {', '.join(sorted(secure.controls))}"] if secure else []),
+        fact(f"options: good; {settings.backend}, {mode}"),
+        *settings.notes,
+        *([fact(f"secure mode: good, with {', '.join(sorted(secure.controls))}")] if secure else []),
         entry,
         *own,
-        model,
+        fact(model),
         *_template(settings),
-        *(family_lines(settings) if adapters else ()),
+        *(of_families(settings) if adapters else ()),
         *workers,
-        *(adapter_lines(settings) if adapters else ()),
-        *(forbidden_lines(settings, secure) if secure and adapters else ()),
+        *(of_adapters(settings) if adapters else ()),
+        *(of_forbidden(settings, secure) if secure and adapters else ()),
         *_hosts(settings),
         *_arguments(settings),
     ]
 
 
-def _own_code(settings: Settings) -> list[str]:
+def _own_code(settings: Settings) -> list[Finding]:
     """User code, loaded as start-up does; the container alone may have what it imports."""
     before = list(sys.path)
     try:
@@ -125,7 +123,7 @@ def _own_code(settings: Settings) -> list[str]:
         cause = error.__cause__
         if not isinstance(cause, ModuleNotFoundError) or (cause.name or "").partition(".")[0] != "djl_python":
             raise
-        return [f"note: not checked, as it needs djl_python, which only the container has: {error.message}"]
+        return [note(f"not checked, as it needs djl_python, which only the container has: {error.message}")]
     finally:
         sys.path[:] = before
     found = [
@@ -136,7 +134,7 @@ def _own_code(settings: Settings) -> list[str]:
     ]
     kinds = [kind for kind, one in found if one]
     kinds += [f"dialect {dialect.name}" for dialect in extensions.dialects]
-    return [f"your own code: {', '.join(kinds)}"] if kinds else []
+    return [fact(f"your own code: {', '.join(kinds)}")] if kinds else []
 
 
 def _check_task(settings: Settings) -> None:
@@ -150,52 +148,54 @@ def _check_task(settings: Settings) -> None:
     if architecture.endswith(HEAD):
         task = "text-ranking" if classes == 1 else "text-classification"
     if settings.backend.startswith("vllm") and not settings.pools and task is not None:
-        expected = f"expected {task} with {architecture}, which generates no text"
-        raise OptionError.of("task", f"{expected}, got {settings.task!r}")
+        expected = f"{task} with {architecture}, which generates no text"
+        raise OptionError.of("task", expected=expected, given=settings.task, instead=f"option.task={task}")
     if settings.task == "rank" and task == "text-classification" and "hf_overrides" not in settings.engine_arguments:
-        expected = f"expected {task} with this model, which has {classes} classes: text-ranking needs one"
-        raise OptionError.of("task", f"{expected}")
+        expected = f"{task} with this model, which has {classes} classes"
+        raise OptionError.of("task", "text-ranking needs one", expected=expected, instead=f"option.task={task}")
     if settings.scores and architecture.endswith(HEAD):
         activation_of({**config, **leaving_logits(config, {})})
 
 
-def _template(settings: Settings) -> list[str]:
+def _template(settings: Settings) -> list[Finding]:
     """Raises OptionError for a chat template that is none, where the start would read it."""
     if settings.embeds or is_users(settings.backend):
         return []
     try:
         chat_template(settings)
     except ImportError:
-        return ["note: option.chat_template is not checked: transformers is not installed here"]
+        return [note("option.chat_template is not checked: transformers is not installed here", "chat_template")]
     return []
 
 
-def _entry_point(settings: Settings, environment: Mapping[str, str]) -> str:
+def _entry_point(settings: Settings, environment: Mapping[str, str]) -> Finding:
     entry = entry_point_of(settings, environment)
-    named = "option.entryPoint" if settings.host.get("entryPoint") else "DJL_ENTRY_POINT"
+    source = None if settings.host.get("entryPoint") else "DJL_ENTRY_POINT"
     directory = Path(settings.model_dir)
     if not entry and (directory / "model.py").is_file():
-        return "entry point: model.py, as option.entryPoint is not set; it serves through this handler if it imports it"
+        only = "it serves through this handler if it imports it"
+        return fact(f"entry point: model.py, as option.entryPoint is not set; {only}")
+    instead = f"option.entryPoint={ENTRY_POINT}"
     if not entry:
-        own = "none, so that DJL Serving would run its own handler"
-        return f"warning: entry point: {own}: set option.entryPoint={ENTRY_POINT}"
+        return warning("entry point: none, so that DJL Serving would run its own handler", "entryPoint", instead)
     if entry.lower().startswith("http"):
-        return f"entry point: {entry}, not checked"
+        return fact(f"entry point: {entry}, not checked")
     if entry.endswith(".py"):
         if not (directory / entry).is_file():
-            raise OptionError(f"{named}: there is no file {directory / entry}", "entryPoint")
-        return f"entry point: {entry}"
+            raise OptionError.of_all([Fault("entryPoint", f"there is no file {directory / entry}", source=source)])
+        return fact(f"entry point: {entry}")
     with _importing_from(directory):
         try:
             found = importlib.util.find_spec(entry) is not None
         except (ImportError, ValueError):
             found = False
     if entry.startswith("djl_python"):
-        own = f"{entry}, which is DJL Serving's own handler and not this one"
-        return f"warning: entry point: {own}: set option.entryPoint={ENTRY_POINT}"
+        own = f"entry point: {entry}, which is DJL Serving's own handler and not this one"
+        return warning(own, "entryPoint", instead)
     if not found:
-        raise OptionError(f"{named}: no module {entry} in {directory} or on Python's path", "entryPoint")
-    return f"entry point: {entry}"
+        why = f"no module {entry} in {directory} or on Python's path"
+        raise OptionError.of_all([Fault("entryPoint", why, source=source)])
+    return fact(f"entry point: {entry}")
 
 
 @contextmanager
@@ -208,44 +208,45 @@ def _importing_from(directory: Path) -> Iterator[None]:
         sys.path.remove(str(directory))
 
 
-def _hosts(settings: Settings) -> Iterator[str]:
+def _hosts(settings: Settings) -> Iterator[Finding]:
     parallel = settings.parallel
     if parallel.nnodes > 1:
         ports = f"ports {parallel.node_port} and {parallel.master_port} of {parallel.master_addr}"
         role = "a follower: run lmi follow" if parallel.follows else "the leader; on the others run lmi follow"
-        yield f"hosts: {parallel.nnodes}, which meet at {ports}; this one is node {parallel.node_rank}, {role}"
+        this = f"this one is node {parallel.node_rank}, {role}"
+        yield fact(f"hosts: {parallel.nnodes}, which meet at {ports}; {this}")
 
 
-def _arguments(settings: Settings) -> list[str]:
+def _arguments(settings: Settings) -> list[Finding]:
     if is_users(settings.backend):
-        return [f"engine {settings.backend}: your own, not checked: it is loaded at start"]
+        return [fact(f"engine {settings.backend}: your own, not checked: it is loaded at start")]
     return _of_vllm(settings)
 
 
-def _of_vllm(settings: Settings) -> list[str]:
+def _of_vllm(settings: Settings) -> list[Finding]:
     if importlib.util.find_spec("vllm") is None:
         if not (settings.pools or settings.tool_parser_plugin or settings.reasoning_parser_plugin):
             refuse(unknown_parsers(settings, PARSERS, f"vLLM's {VERSIONS}"))
         names = ", ".join(sorted(settings.engine_arguments))
-        return [f"vLLM is not installed here ({VERSIONS} is supported): not checked whether it knows {names}"]
+        return [fact(f"vLLM is not installed here ({VERSIONS} is supported): not checked whether it knows {names}")]
     from ...model.vllm.options import engine_arguments
     from ...model.vllm.setup.lmcache import is_missing
     from ...model.vllm.setup.plugins import import_plugins
 
     installed = vllm_version()
-    if fault := refusal(installed):
+    if fault := version_refusal(installed):
         raise OptionError(fault)
     plugins = import_plugins(settings)
     arguments = engine_arguments(settings)
-    lines = [f"warning: {said}"] if (said := warning(installed)) else []
-    lines += [f"vLLM {installed}: good; {len(arguments)} arguments, among them {_shown(arguments)}"]
-    lines += [f"parsers of your own: {path}" for path in plugins]
+    found = [warning(said)] if (said := version_warning(installed)) else []
+    found += [fact(f"vLLM {installed}: good; {len(arguments)} arguments, among them {_shown(arguments)}")]
+    found += [fact(f"parsers of your own: {path}") for path in plugins]
     if option := is_missing(settings):
-        lines.append(f"warning: option.{option} requires the package lmcache, which is not installed here")
+        found.append(warning(f"option.{option} requires the package lmcache, which is not installed here", option))
     ignored = sorted(set(settings.unprefixed) - arguments.keys())
     if ignored:
-        lines.append(f"warning: unknown, and without `option.`, therefore ignored: {', '.join(ignored)}")
-    return lines
+        found.append(warning(f"unknown, and without `option.`, therefore ignored: {', '.join(ignored)}"))
+    return found
 
 
 def _shown(arguments: Mapping[str, object]) -> str:

@@ -9,27 +9,28 @@ made of it means the same. Secrets stay where they are: what no table names is t
 
 from __future__ import annotations
 
-import re
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from ...model.errors import OptionError
+import msgspec
+
+from ...model.errors import OPTION, Fault, OptionError
 from ...model.options.environment.reading import Merged, merge
 from ...model.options.environment.tgi import HUGGING_FACE, MODELS, TGI
 from ...model.options.environment.vllm_image import LIBRARY, PREFIX, variable_named
+from ...model.options.finding import Finding
 from ...model.options.properties import gather, sources_of
 from ...model.options.table import option_named
 from .check import check
 from .migrate_entry import Entry, escaped, in_ascii
-from .migrate_rules import ASYNC_MODE, ENTRY_POINT, JAVAS, STAYS, ruled
+from .migrate_rules import ASYNC_MODE, ENTRY_POINT, JAVAS, LOAD_MODELS, READ, mpi_models, ruled
 from .migrate_source import MigrateError, environment_of, lines_of
 
 __all__ = ["MigrateError", "Migrated", "escaped", "migrate", "write"]
 
 _FILE = "serving.properties"
-_FIRST = re.compile(r"\d+ options are wrong: \(1\) (.*?)(?:; \(2\) .*)?")
 MODEL_DIR = Path("/opt/ml/model")
 """Where SageMaker puts a model: the model directory, in whatever container."""
 _OF_THE_MODEL = {"HF_TASK", *MODELS, *(name for names in MODELS.values() for name in names)}
@@ -47,7 +48,7 @@ class Migrated:
     """What there is to write, and to say."""
 
     text: str
-    checked: list[str]
+    checked: list[Finding]
     """What `lmi check` says of it."""
     refused: list[str]
     """What is not served, each with what to write instead where there is something."""
@@ -58,7 +59,6 @@ def migrate(source: Path) -> Migrated:
 
     Raises MigrateError where it cannot be read, and OptionError for what `lmi check` refuses and no entry is to blame.
     """
-    refused: list[str] = []
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
         if source.is_dir():
@@ -72,14 +72,15 @@ def migrate(source: Path) -> Migrated:
             entries = list(_of_environment(environment_of(source), directory))
         else:
             raise MigrateError(f"{source}: expected a model directory or a file with an environment, found nothing")
-        entries = ruled(entries, refused)
+        entries = ruled(entries)
         _complete(entries, lmis=source.is_dir() or any(entry.option == "rolling_batch" for entry in entries))
         try:
-            checked = _checked(entries, source, directory, refused)
+            checked = _checked(entries, source, directory)
         except OptionError as error:
             raise OptionError(error.message.replace(name, str(source)), error.param) from error
-    lines = [line.replace(name, str(source)) for line in checked]
-    return Migrated("\n".join(_document(source, entries)) + "\n", lines, refused)
+    checked = [msgspec.structs.replace(one, message=one.message.replace(name, str(source))) for one in checked]
+    refused = [entry.refused for entry in entries if entry.fault]
+    return Migrated("\n".join(_document(source, entries)) + "\n", checked, refused)
 
 
 def write(text: str, output: Path, *, force: bool) -> Path:
@@ -120,12 +121,18 @@ def _of_environment(environment: Mapping[str, str], empty: Path) -> Iterator[Ent
         yield Entry("option.tgi_compat", "true", comments=_TGIS_ANSWERS)
     if not tgis and "tensor_parallel_size" not in merged.properties:
         yield Entry("option.tensor_parallel_degree", "1", comments=["vLLM's default; here it is all devices"])
+    if not tgis and "enable_lora" in merged.properties and "max_loras" not in merged.properties:
+        yield Entry("option.max_loras", "1", comments=["vLLM's default; here it is 4"])
     if limit := environment.get("MAX_CONCURRENT_REQUESTS"):
         yield Entry("job_queue_size", limit, comments=["The same for DJL Serving's own queue"])
+    if "::MPI" in (models := environment.get(LOAD_MODELS, "")):
+        yield Entry(fault=mpi_models(models))
     known = {_ENTRY_POINT, _RUNTIME_LORA, *JAVAS, *_VARIABLES, *_OF_THE_MODEL, *merged.sources.values()}
-    stay = [name for name in environment if name not in known and STAYS.fullmatch(name)]
-    if stay:
+    rest = [name for name in environment if name not in known and not name.startswith(("OPTION_", "ARGS_", PREFIX))]
+    if stay := [name for name in rest if READ.fullmatch(name)]:
         yield Entry(comments=[f"Still to be set in the environment, where they are read: {', '.join(stay)}"])
+    if unread := [name for name in rest if not READ.fullmatch(name)]:
+        yield Entry(comments=[f"dropped: nothing here reads {', '.join(unread)}"])
 
 
 def _is_tgis(environment: Mapping[str, str]) -> bool:
@@ -140,9 +147,9 @@ def _noted(merged: Merged, environment: Mapping[str, str]) -> Iterator[Entry]:
             why = "the model is the model directory's" if "model_id" not in merged.sources else "another one goes first"
             yield Entry(comments=[f"dropped: {name}={environment[name]}: {why}"])
     for note in merged.notes:
-        yield Entry(comments=[f"dropped: {note}"])
-    for _, message in merged.faults:
-        yield Entry(comments=[f"refused: {message}"])
+        yield Entry(comments=[f"dropped: {note.message}"])
+    for fault in merged.faults:
+        yield Entry(fault=fault)
     for name in environment:
         if name in _VARIABLES and _VARIABLES[name].fate == "unread":
             yield Entry(comments=[f"dropped: {name} has no effect: {_VARIABLES[name].help}"])
@@ -156,7 +163,7 @@ def _declared(variable: str) -> str:
 
 def _complete(entries: list[Entry], *, lmis: bool) -> None:
     """Adds what every configuration of this handler has, and the mode where the other container had none of LMI's."""
-    given = {entry.option: entry.value for entry in entries if entry.active and entry.key}
+    given = {entry.option: entry.value for entry in entries if entry.key and not entry.fault}
     head: dict[str, str] = {}
     if "engine" not in given:
         head["engine"] = "Python"
@@ -170,7 +177,7 @@ def _complete(entries: list[Entry], *, lmis: bool) -> None:
     entries[:0] = [Entry(key, value) for key, value in head.items()]
 
 
-def _checked(entries: list[Entry], source: Path, directory: Path, refused: list[str]) -> list[str]:
+def _checked(entries: list[Entry], source: Path, directory: Path) -> list[Finding]:
     """What `lmi check` says, once what it refuses is no longer among the entries."""
     while True:
         directory.joinpath(_FILE).write_text("\n".join(_document(source, entries)), "ascii")
@@ -178,24 +185,28 @@ def _checked(entries: list[Entry], source: Path, directory: Path, refused: list[
             # Where they are not here, they are in the container, or on the hub.
             return check(directory, {}, environment={}, files=(directory / "config.json").is_file())
         except OptionError as error:
-            entry = _to_blame(entries, error.param)
-            if entry is None and error.param == "task":
-                expected = re.search(r"expected (\S+) with", error.message)
-                entries.append(Entry("option.task", expected[1] if expected else "", comments=[error.message]))
-                continue
-            if entry is None:
+            # Others may be right without the first.
+            if not any(_mend(entries, fault) for fault in error.faults):
                 raise
-            first = _FIRST.fullmatch(error.message)
-            message = first[1] if first else error.message
-            refused.append(message)
-            entry.active = False
-            entry.comments.append(f"refused: {message}")
+
+
+def _mend(entries: list[Entry], fault: Fault) -> bool:
+    """Comments the entry that is to blame out, or writes what is to stand there where there is none."""
+    entry = _to_blame(entries, fault.name)
+    key, _, value = fault.instead.partition("=")
+    if entry is not None:
+        entry.fault = fault
+    elif key == OPTION + str(fault.name):
+        entries.append(Entry(key, value, comments=[fault.sentence(OPTION)]))
+    else:
+        return False
+    return True
 
 
 def _to_blame(entries: Iterable[Entry], name: str | None) -> Entry | None:
     option = option_named(name or "")
     names = option.names if option else (name,)
-    return next((entry for entry in entries if entry.active and entry.key and entry.option in names), None)
+    return next((entry for entry in entries if entry.key and not entry.fault and entry.option in names), None)
 
 
 def _document(source: Path, entries: Iterable[Entry]) -> Iterator[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from ...model.errors import one_line
+from ...model.errors import OPTION, Fault, one_line
 
 __all__ = ["Entry", "escaped", "in_ascii"]
 
@@ -19,21 +19,29 @@ class Entry:
     raw: str = ""
     """How the file wrote it, where it stays as it is."""
     comments: list[str] = field(default_factory=list[str])
-    active: bool = True
+    fault: Fault | None = None
+    """Why it is not served; such an entry is a comment too."""
 
     @property
     def option(self) -> str:
         """The key without `option.`."""
-        return self.key.removeprefix("option.")
+        return self.key.removeprefix(OPTION)
+
+    @property
+    def refused(self) -> str:
+        """Why it is not served, in words, with what to write instead where there is something; empty: it is."""
+        return self.fault.sentence(OPTION) if self.fault else ""
 
     def text(self) -> Iterator[str]:
         """Its lines."""
         yield from (f"# {one_line(comment)}" for comment in self.comments)
+        if self.refused:
+            yield f"# refused: {self.refused}"
         if self.key:
             # A comment ends with its line, whatever stands there.
             plain = f"{self.key}={escaped(self.value)}"
-            yield (self.raw or plain) if self.active else f"#{plain}"
-        elif self.raw or not self.comments:
+            yield f"#{plain}" if self.fault else self.raw or plain
+        elif self.raw or not (self.comments or self.fault):
             yield self.raw
 
 

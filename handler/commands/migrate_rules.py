@@ -12,15 +12,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
+from ...model.errors import Fault, shown
 from ...model.options.advice.find import on_name, on_value
 from ...model.options.advice.meant import meant
-from ...model.options.advice.row import Fate
 from ...model.options.combined import is_users
-from ...model.options.environment.vllm_image import PREFIX
 from ...model.options.table import option_named
 from .migrate_entry import Entry
 
-__all__ = ["ASYNC_MODE", "ENTRY_POINT", "JAVAS", "STAYS", "ruled"]
+__all__ = ["ASYNC_MODE", "ENTRY_POINT", "JAVAS", "LOAD_MODELS", "READ", "mpi_models", "ruled"]
 
 ENTRY_POINT = "lmi.handler"
 ASYNC_MODE = {"option.rolling_batch": "disable", "option.async_mode": "true", "retry_threshold": "10"}
@@ -37,8 +36,22 @@ JAVAS = {
     "SERVING_RETRY_THRESHOLD": "retry_threshold",
 }
 """DJL Serving's variables that a model's own file says as well, with their keys there."""
-STAYS = re.compile(rf"(?!OPTION_|ARGS_|{PREFIX}).*")
-"""Names that nothing above takes: they are for DJL Serving, the hub's client, vLLM or CUDA, and stay where they are."""
+READ = re.compile(
+    # vLLM's server alone reads its key.
+    "(?:SERVING|DJL|AI_DJL|JAVA|MODEL_SERVER|SAGEMAKER|AWS|LMI|VLLM(?!_API_KEY$)|HF|HUGGING_?FACE|TRANSFORMERS|"
+    "LMCACHE|OTEL|RAY|CUDA|NVIDIA|NCCL|GLOO|UCX|TORCH|TORCHINDUCTOR|PYTORCH|TRITON|FLASHINFER|TOKENIZERS|OMP|MKL|PYTHON|"
+    "XDG|LD)_.*|PYTHONPATH|PATH|HOME|TMPDIR|TZ|LANG|(?i:https?|no|all)_PROXY",
+)
+"""Names that nothing above takes and somebody reads: DJL Serving, the hub's client, vLLM, CUDA and other libraries.
+They stay where they are."""
+LOAD_MODELS = "SERVING_LOAD_MODELS"
+"""DJL Serving's models at start, `NAME::ENGINE=PATH`."""
+
+
+def mpi_models(models: str) -> Fault:
+    """Why models that LOAD_MODELS starts with MPI are not served."""
+    instead = f"{LOAD_MODELS}={re.sub('::MPI', '::Python', models)}"
+    return Fault(LOAD_MODELS, "one worker uses all devices", given=shown(models), instead=instead, source=LOAD_MODELS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +66,7 @@ class Rule:
     """Entries that take its place; none drop it."""
     value: str = ".*"
     """A pattern."""
-    fate: Literal["mapped", "dropped", "refused", "kept"] = "mapped"
+    fate: Literal["mapped", "dropped", "kept"] = "mapped"
 
 
 RULES = (
@@ -75,21 +88,15 @@ RULES = (
 )  # fmt: skip
 """The first that fits counts."""
 
-FATES: dict[Fate, Literal["mapped", "dropped", "refused"]] = {
-    "renamed": "mapped", "gone": "dropped", "lost": "refused"
-}  # fmt: skip
-"""By what is to be done about a name or a value that is none here."""
+
+def ruled(entries: Iterable[Entry]) -> list[Entry]:
+    """The entries with what the tables make of them."""
+    return list(_joined(_ruled(list(entries))))
 
 
-def ruled(entries: Iterable[Entry], refused: list[str]) -> list[Entry]:
-    """The entries with what the tables make of them; what is not served is added to `refused`."""
-    return list(_joined(_ruled(list(entries), refused)))
-
-
-def _ruled(entries: list[Entry], refused: list[str]) -> Iterator[Entry]:
+def _ruled(entries: list[Entry]) -> Iterator[Entry]:
     own = any(entry.option == "backend" and is_users(entry.value) for entry in entries)
     for entry in entries:
-        refused += [one for comment in entry.comments if (one := comment.removeprefix("refused: ")) != comment]
         was = f"{entry.key}={entry.value}"
         if entry.key and (found := meant(entry.value.strip())):
             what, entry.value = found
@@ -99,13 +106,12 @@ def _ruled(entries: list[Entry], refused: list[str]) -> Iterator[Entry]:
         if rule is None:
             yield entry
             continue
-        why = rule.why.replace("{value}", entry.value)
-        if rule.fate == "refused":
-            refused.append(f"{was}: {why}")
-            entry.active = False
-            entry.comments.append(f"refused: {why}")
+        if isinstance(rule, Fault):
+            entry.fault = rule
             yield entry
-        elif rule.fate == "kept":
+            continue
+        why = rule.why.replace("{value}", entry.value)
+        if rule.fate == "kept":
             entry.comments.append(why)
             yield entry
         elif rule.fate == "dropped":
@@ -117,8 +123,8 @@ def _ruled(entries: list[Entry], refused: list[str]) -> Iterator[Entry]:
                 comments = []
 
 
-def _rule_of(entry: Entry, *, own: bool) -> Rule | None:
-    """`own`: the engine is the user's, which has names of its own."""
+def _rule_of(entry: Entry, *, own: bool) -> Rule | Fault | None:
+    """What becomes of it, or why it is not served; `own`: the engine is the user's, which has names of its own."""
     if not entry.key:
         return None
     text = entry.value.strip()
@@ -127,22 +133,24 @@ def _rule_of(entry: Entry, *, own: bool) -> Rule | None:
             return rule
     option = option_named(entry.option)
     if option is not None and option.owner == "nobody":
-        return Rule("", f"it has no effect: {option.help[0].lower()}{option.help[1:].rstrip('.')}", fate="dropped")
+        return Rule("", f"it has no effect: {option.reason}", fate="dropped")
     if not text or (own and option is None):
         return None
     advice = None if option else on_name(entry.option, text, any_version=True)
     advice = advice or on_value(option.name if option else entry.option, text)
     if advice is None:
         return None
+    if advice.fate in {"lost", "by hand"}:
+        return advice.fault(entry.option, text).come_from(entry.key)
     becomes = tuple((f"option.{name}", value) for name, value in advice.entries)
-    return Rule("", advice.why, becomes, fate=FATES[advice.fate])
+    return Rule("", advice.why, becomes, fate="mapped" if becomes else "dropped")
 
 
 def _joined(entries: Iterable[Entry]) -> Iterator[Entry]:
     """The entries, with those that are parts of one JSON object as one."""
     first: dict[str, Entry] = {}
     for entry in entries:
-        before = first.setdefault(entry.option, entry) if entry.key and entry.active else entry
+        before = first.setdefault(entry.option, entry) if entry.key and not entry.fault else entry
         if before is not entry and (both := _both(before.value, entry.value)):
             before.value, before.raw = both, ""
             before.comments += entry.comments

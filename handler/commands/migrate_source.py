@@ -1,11 +1,12 @@
 """What `lmi migrate` reads: a model directory's serving.properties, or a file with a container's environment.
 
     NAME=value per line, `export` before it or not
-    docker run -e NAME=value ... IMAGE --max-model-len 4096 ...
-    vllm serve MODEL --max-model-len 4096 ..., or text-generation-launcher --model-id MODEL ...
+    docker run -e NAME=value ... .../vllm... --max-model-len 4096 ...
+    vllm serve MODEL --max-model-len 4096 ...
     {"NAME": "value"}, or a request of SageMaker's that holds an "Environment"
 
-Arguments of the server in an image count as the variables that say the same.
+Of a command only variables (`-e`, `--env`, `--env-file`) and vLLM's arguments count; these are the variables SM_VLLM_*
+that say the same.
 """
 
 from __future__ import annotations
@@ -15,12 +16,14 @@ import re
 import shlex
 from collections import deque
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from ...model.errors import LmiError
 from ...model.options.environment.vllm_image import PREFIX
-from ...model.options.properties import read_properties
+from ...model.options.properties import natural_lines, read_properties
+from ...model.options.table import option_named
 
 __all__ = ["MigrateError", "Written", "environment_of", "lines_of"]
 
@@ -31,19 +34,15 @@ _CONTAINERS = ("docker", "podman", "nerdctl")
 _COMMAND = re.compile(
     rf"(?m)^\s*(?:\$ |sudo )*(?:-|(?:{'|'.join(_CONTAINERS)}|vllm|python3?|text-generation-launcher)\s)"
 )
-_SWITCHES = {
-    "--rm", "--detach", "--interactive", "--tty", "--init", "--privileged", "--read-only", "--no-healthcheck",
-    "--oom-kill-disable", "--publish-all", "--quiet",
-}  # fmt: skip
-"""Of Docker's own options, those that take no value; every other one does."""
-_SWITCH_LETTERS = "ditqP"
-_TGIS_IMAGE = re.compile(r"text-generation-inference|\btgi\b")
-_LAUNCHER = ("text-generation-launcher",)
+_YAML = re.compile(r"\s*(?:---|[\w.-]+:(?:\s|$)|- [\w.-]+:\s)")
+_IMAGE = re.compile(r"[\w.-]+(?::\d+)?(?:/[\w.-]+)*/[\w.-]*vllm[\w.-]*(?:[:@][\w.:-]+)?")
+"""An image with vLLM's server, whose arguments come after it."""
+_TGIS = re.compile(r"/text-generation-inference|^text-generation-launcher$")
+_OF_DOCKER = re.compile(r"(-e|--env(?:-file)?(?==|$))=?(.*)", re.DOTALL)
 _SERVER = "vllm.entrypoints.openai.api_server"
-_PROGRAMS = (_LAUNCHER, ("vllm", "serve"), ("serve",), ("python", "-m", _SERVER), ("python3", "-m", _SERVER))
-"""How a server is started, without its arguments."""
-_TGIS_SHORT = {"-p": "port", "-e": "env"}
-_VLLMS_SHORT = {
+_PROGRAMS = (("vllm", "serve"), ("python", "-m", _SERVER), ("python3", "-m", _SERVER))
+"""How vLLM's server is started, without its arguments."""
+_SHORT = {
     "-tp": "tensor-parallel-size", "-pp": "pipeline-parallel-size", "-dp": "data-parallel-size", "-q": "quantization",
     "-n": "nnodes", "-r": "node-rank", "-dcp": "decode-context-parallel-size",
     "-pcp": "prefill-context-parallel-size", "-dpn": "data-parallel-rank", "-dpr": "data-parallel-start-rank",
@@ -85,9 +84,9 @@ def lines_of(properties: Path) -> Iterator[Written]:
 def _logical(text: str) -> Iterator[tuple[str, str]]:
     """Keys and the natural lines that hold them; "" for comments."""
     held = ""
-    for line in text.splitlines():
+    for line in natural_lines(text):
         if not held and line.strip()[:1] in {"", "#", "!"}:
-            yield "", line.strip()
+            yield "", _comment(line.strip())
             continue
         held += line
         if (len(line) - len(line.rstrip("\\"))) % 2:
@@ -97,6 +96,14 @@ def _logical(text: str) -> Iterator[tuple[str, str]]:
         held = ""
     if held:
         yield next(iter(read_properties(held))), held
+
+
+def _comment(line: str) -> str:
+    """As it was meant: Java does not read it, and an editor has written UTF-8."""
+    try:
+        return line.encode("latin-1").decode()
+    except UnicodeDecodeError:
+        return line
 
 
 def environment_of(file: Path) -> dict[str, str]:
@@ -109,6 +116,8 @@ def environment_of(file: Path) -> dict[str, str]:
         return _of_json(text, file)
     if _COMMAND.search(text):
         return _of_command(text, file)
+    if file.suffix in {".yaml", ".yml"} or _YAML.match(text):
+        raise MigrateError(f"{file}: expected variables, NAME=value in each line, got YAML: write them out of it")
     return dict(_of_lines(text, file))
 
 
@@ -150,56 +159,35 @@ def _of_command(text: str, file: Path) -> dict[str, str]:
         name, _, value = words.popleft().partition("=")
         if value:
             found[name] = value
-    image = ""
-    if words and words[0].startswith("-"):
-        image = _of_docker(words, file, found)
-    elif words and words[0] in _CONTAINERS:
-        program = words.popleft()
-        if words and words[0] == "container":
-            words.popleft()
-        if not words or words.popleft() != "run":
-            raise MigrateError(f"{file}: {program}: expected {program} run")
-        image = _of_docker(words, file, found)
-        if not image:
-            raise MigrateError(f"{file}: {program} run: expected an image after its options")
-    tgis = _TGIS_IMAGE.search(image) is not None
-    for command in _PROGRAMS:
-        if tuple(words)[: len(command)] == command:
-            tgis = tgis or command == _LAUNCHER
-            for _ in command:
-                words.popleft()
-            break
-    return found | dict(_of_arguments(words, file, tgis=tgis))
-
-
-def _of_docker(words: deque[str], file: Path, found: dict[str, str]) -> str:
-    """Takes Docker's own options off `words`, their variables into `found`, and returns the image; empty: none."""
-    while words:
+    while words and not (begun := _begun(words)):
         word = words.popleft()
-        if not word.startswith("-"):
-            return word
-        name, separator, value = word.partition("=")
-        if not word.startswith("--"):
-            # Switches of one letter may be joined, with each other and with one that takes a value: -it, -itp 80:80.
-            rest = word[1:].lstrip(_SWITCH_LETTERS)
-            if not rest:
-                continue
-            name, value = f"-{rest[0]}", rest[1:].removeprefix("=")
-            separator = value
-        if name in _SWITCHES:
-            continue
-        if not separator:
-            if not words:
-                raise MigrateError(f"{file}: {word}: expected a value after it")
-            value = words.popleft()
-        if name in {"-e", "--env"}:
-            variable, separator, value = value.partition("=")
-            if not separator or not _NAME.fullmatch(variable):
-                raise MigrateError(f"{file}: -e {variable}: expected NAME=value")
-            found[variable] = value
-        elif name == "--env-file":
-            found |= _of_env_file(file.parent / value, file)
-    return ""
+        if given := _OF_DOCKER.fullmatch(word):
+            value = given[2] or (words.popleft() if words else "")
+            found |= _of_env_file(file.parent / value, file) if given[1] == "--env-file" else _variable(value, file)
+        elif _TGIS.search(word):
+            raise MigrateError(f"{file}: {word}: expected TGI's arguments as its variables, MODEL_ID for --model-id")
+        elif (option := option_named(word[2:].partition("=")[0].replace("-", "_"))) and option.owner != "nobody":
+            raise MigrateError(
+                f"{file}: {word}: expected `vllm serve`, or an image of that name, before vLLM's arguments"
+            )
+    for _ in range(begun if words else 0):
+        words.popleft()
+    return found | dict(_of_arguments(words, file))
+
+
+def _begun(words: deque[str]) -> int:
+    """How many words start vLLM's server, after which its arguments come; 0: they do not."""
+    for program in ((words[0], "serve"), (words[0],)) if _IMAGE.fullmatch(words[0]) else _PROGRAMS:
+        if tuple(islice(words, len(program))) == program:
+            return len(program)
+    return 0
+
+
+def _variable(text: str, file: Path) -> dict[str, str]:
+    name, separator, value = text.partition("=")
+    if not separator or not _NAME.fullmatch(name):
+        raise MigrateError(f"{file}: -e {name}: expected NAME=value")
+    return {name: value}
 
 
 def _of_env_file(path: Path, file: Path) -> dict[str, str]:
@@ -209,11 +197,11 @@ def _of_env_file(path: Path, file: Path) -> dict[str, str]:
         raise MigrateError(f"{file}: --env-file {path}: expected a file of text ({error})") from None
 
 
-def _of_arguments(words: deque[str], file: Path, *, tgis: bool) -> Iterator[tuple[str, str]]:
-    """The server's arguments as variables: TGI's launcher reads each from the one of its name."""
-    prefix, shorts = ("", _TGIS_SHORT) if tgis else (PREFIX, _VLLMS_SHORT)
-    if words and not tgis and not words[0].startswith("-"):
+def _of_arguments(words: deque[str], file: Path) -> Iterator[tuple[str, str]]:
+    """vLLM's arguments as variables; those with dots are parts of one object in JSON, as vLLM has them."""
+    if words and not words[0].startswith("-"):
         yield f"{PREFIX}MODEL", words.popleft()
+    objects: dict[str, dict[str, Any]] = {}
     while words:
         word = words.popleft()
         name, separator, value = word.partition("=")
@@ -221,15 +209,31 @@ def _of_arguments(words: deque[str], file: Path, *, tgis: bool) -> Iterator[tupl
             raise MigrateError(f"{file}: {word}: expected --optimization-level with its number")
         if not name.startswith("-"):
             raise MigrateError(f"{file}: {word}: expected an argument of the server that begins with --")
-        if not name.startswith("--") and name not in shorts:
-            raise MigrateError(f"{file}: {word}: expected {', '.join(shorts)}, or an argument's long name")
-        name = shorts.get(name, name.removeprefix("--")).replace("_", "-")
+        name, *parts = name.split(".")
+        if not name.startswith("--") and name not in _SHORT:
+            raise MigrateError(f"{file}: {word}: expected {', '.join(_SHORT)}, or an argument's long name")
+        name = _SHORT.get(name, name.removeprefix("--")).replace("_", "-")
         if not separator:
             given: list[str] = []
             while words and (name in _OF_SEVERAL or not given) and _VALUE.fullmatch(words[0]):
                 given.append(words.popleft())
             value = " ".join(given)
-        yield prefix + name.upper().replace("-", "_"), value or "true"
+        variable = PREFIX + name.upper().replace("-", "_")
+        if parts:
+            inner = objects.setdefault(variable, {})
+            for part in parts[:-1]:
+                inner = inner.setdefault(part, {})
+            inner[parts[-1]] = _json(value or "true")
+        else:
+            yield variable, value or "true"
+    yield from ((variable, json.dumps(value)) for variable, value in objects.items())
+
+
+def _json(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
 
 
 def _of_lines(text: str, file: Path) -> Iterator[tuple[str, str]]:

@@ -186,7 +186,7 @@ def _refuse_a_foreign_lmi(model_dir: Path) -> None:
 
 
 def _check_entry_point(model_dir: Path, properties: Path, warn: Callable[[str], None]) -> None:
-    entry = read_properties(properties.read_text("utf-8")).get("option.entryPoint", "").strip()
+    entry = read_properties(properties.read_bytes().decode("latin-1")).get("option.entryPoint", "").strip()
     if not entry:
         if not (model_dir / "model.py").is_file():
             warn(

@@ -8,7 +8,7 @@ import msgspec
 
 from ..errors import OPTION, Fault
 
-__all__ = ["Finding", "Level"]
+__all__ = ["Finding", "Level", "fact", "note", "warning"]
 
 Level = Literal["error", "warning", "note", "fact"]
 """An error keeps the model from being served, a warning is about what is not as it was probably meant, a note about
@@ -33,3 +33,22 @@ class Finding(msgspec.Struct, frozen=True, omit_defaults=True):
     def __str__(self) -> str:
         """In one line."""
         return self.message if self.level == "fact" else f"{self.level}: {self.message}"
+
+
+def fact(message: str) -> Finding:
+    """That of what was checked and is good."""
+    return Finding("fact", message)
+
+
+def note(message: str, option: str | None = None, instead: str | None = None) -> Finding:
+    """That of what may surprise; `instead` is named at the end."""
+    return _with("note", message, option, instead)
+
+
+def warning(message: str, option: str | None = None, instead: str | None = None) -> Finding:
+    """That of what is probably not as it was meant; `instead` is named at the end."""
+    return _with("warning", message, option, instead)
+
+
+def _with(level: Level, message: str, option: str | None, instead: str | None) -> Finding:
+    return Finding(level, f"{message}: set {instead}" if instead else message, option, instead)

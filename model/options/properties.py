@@ -15,7 +15,7 @@ from pathlib import Path
 
 from ..errors import Fault, OptionError
 
-__all__ = ["gather", "option_of_variable", "read_properties", "sources_of", "unprefixed_names"]
+__all__ = ["gather", "natural_lines", "option_of_variable", "read_properties", "sources_of", "unprefixed_names"]
 
 FILE = "serving.properties"
 _BLANK = " \t\f"
@@ -52,10 +52,15 @@ def _entry(line: str) -> tuple[str, str]:
     return _unescape(match[1]), _unescape(match[2])
 
 
+def natural_lines(text: str) -> list[str]:
+    """As Java ends them; `splitlines` knows more ends, one of them a part of UTF-8's letters."""
+    return _LINE_END.split(text)
+
+
 def _logical_lines(text: str) -> Iterator[str]:
     held = ""
     continued = False
-    for natural in _LINE_END.split(text):
+    for natural in natural_lines(text):
         line = natural.lstrip(_BLANK)
         if not continued and (not line or line[0] in "#!"):
             continue

@@ -30,8 +30,7 @@ _DTYPES = {
 def _dtype(text: str) -> str:
     if text.lower() in _DTYPES:
         return _DTYPES[text.lower()]
-    hint = " (for 8-bit weights set option.quantize instead)" if text.lower() == "int8" else ""
-    raise ValueError(f"one of {', '.join(_DTYPES)}{hint}")
+    raise ValueError(f"one of {', '.join(_DTYPES)}")
 
 
 def _degree(text: str) -> int | None:

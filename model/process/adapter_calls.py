@@ -12,7 +12,7 @@ from concurrent.futures import Future
 from ..adapters.adapter import Adapter
 from ..errors import LmiError, UnavailableError
 from .channel import Channel
-from .messages import AdapterOutcome, FromEngine, RemoveAdapter, ErrorMessage, SetAdapter
+from .messages import AdapterOutcome, ErrorMessage, FromEngine, RemoveAdapter, SetAdapter
 
 __all__ = ["AdapterCalls"]
 

@@ -32,7 +32,7 @@ from .ending.exit import closing, end_now, terminated, watch_host
 from .ending.exit_report import report_exit_to, shutting_down
 from .ending.start_errors import start_error
 from .engine_loop import EngineLoop
-from .messages import EngineFailed, Ready, ErrorMessage, Start, ToEngine
+from .messages import EngineFailed, ErrorMessage, Ready, Start, ToEngine
 
 __all__ = ["main"]
 

@@ -12,7 +12,7 @@ import msgspec
 
 from ..adapters.adapter import Adapter
 from ..engine import EngineInfo, EngineStats
-from ..errors import GenerationError, ErrorMessage
+from ..errors import ErrorMessage, GenerationError
 from ..events import EngineEvent, Failed
 from ..generation import Generation
 from ..options import Settings

@@ -21,18 +21,20 @@ from ....model.adapters.folder import (
 from ....model.adapters.shapes import bytes_of_slot
 from ....model.errors import AdapterError
 from ....model.options import Settings
+from ....model.options.finding import Finding, fact, note, warning
 from ...secure_mode import SecureMode
 
-__all__ = ["adapter_lines", "forbidden_lines"]
+__all__ = ["of_adapters", "of_forbidden"]
 
 
-def adapter_lines(settings: Settings) -> list[str]:
-    """Lines for a person. Raises OptionError for all broken adapters at once, unless they are only to be warned of."""
+def of_adapters(settings: Settings) -> list[Finding]:
+    """What there is to say; raises OptionError for all broken adapters at once, unless they are only warned of."""
     options = settings.adapters
     if not options.enable_lora:
         folder = Path(settings.model_dir, FOLDER)
         lies = folder.is_dir() and any(not path.name.startswith(".") for path in folder.iterdir())
-        return [f"warning: what is in {folder} is not served: set option.enable_lora=true"] if lies else []
+        unserved = warning(f"what is in {folder} is not served", "enable_lora", "option.enable_lora=true")
+        return [unserved] if lies else []
     paths, base = found(settings), base_config(settings)
     good, broken = read_all(paths, base=base, max_rank=options.max_lora_rank)
     if broken and options.adapters_on_error == "fail":
@@ -42,14 +44,14 @@ def adapter_lines(settings: Settings) -> list[str]:
     takes = f", of about {_megabytes(size)} of a device's memory each" if size else ""
     kept = chosen_memory(settings, len(paths))
     return [
-        f"adapters: {len(good)} found; {options.max_loras} slots for rank {rank}{takes}; {kept} kept in memory",
-        *(f"warning: {place_of(name, paths)} will not be served: {error.message}" for name, error in broken.items()),
-        *(line for name, files in good.items() for line in _of_one(name, files, _names(settings, base))),
+        fact(f"adapters: {len(good)} found; {options.max_loras} slots for rank {rank}{takes}; {kept} kept in memory"),
+        *(warning(f"{place_of(name, paths)} will not be served: {error.message}") for name, error in broken.items()),
+        *(one for name, files in good.items() for one in _of_one(name, files, _names(settings, base))),
     ]
 
 
-def forbidden_lines(settings: Settings, secure: SecureMode) -> list[str]:
-    """Lines of what secure mode forbids of the adapters in the model directory; raises OptionError for it as above."""
+def of_forbidden(settings: Settings, secure: SecureMode) -> list[Finding]:
+    """What secure mode forbids of the adapters in the model directory; raises OptionError for it as above."""
     paths = found(settings) if settings.adapters.enable_lora else {}
     faults: dict[str, AdapterError] = {}
     for name, path in paths.items():
@@ -59,24 +61,25 @@ def forbidden_lines(settings: Settings, secure: SecureMode) -> list[str]:
             faults[name] = error
     if faults and settings.adapters.adapters_on_error == "fail":
         raise refusal(faults, paths, settings.adapters.max_lora_rank)
-    return [f"warning: {FOLDER}/{name} will not be served: {error.message}" for name, error in faults.items()]
+    return [warning(f"{FOLDER}/{name} will not be served: {error.message}") for name, error in faults.items()]
 
 
-def _of_one(name: str, files: AdapterFiles, names: set[str]) -> Iterator[str]:
+def _of_one(name: str, files: AdapterFiles, names: set[str]) -> Iterator[Finding]:
     trained = f", trained on {files.base_model}" if files.base_model else ""
     targets = ", ".join(files.targets)
-    yield f"adapter {name}: rank {files.rank}, {_megabytes(files.weights_bytes)}{trained}; changes {targets}"
+    size = _megabytes(files.weights_bytes)
+    yield fact(f"adapter {name}: rank {files.rank}, {size}{trained}; changes {targets}")
     if files.base_model and names and _last_part(files.base_model) not in names:
-        yield f"warning: adapter {name} was trained on {files.base_model}, by its name another model than this one"
+        yield warning(f"adapter {name} was trained on {files.base_model}, by its name another model than this one")
     if files.own_scales:
-        yield (
-            f"note: adapter {name} has modules with scales of their own (rank_pattern, alpha_pattern): "
+        yield note(
+            f"adapter {name} has modules with scales of their own (rank_pattern, alpha_pattern): "
             "vLLM 0.32.0 heeds that, 0.26.0 and 0.28.0 do not"
         )
     if files.own_embeddings:
-        yield f"note: adapter {name} brings embeddings of the base along, which vLLM does not use"
+        yield note(f"adapter {name} brings embeddings of the base along, which vLLM does not use")
     if files.weights.endswith((".bin", ".pt")):
-        yield f"note: adapter {name}: not checked whether {files.weights} fits the model"
+        yield note(f"adapter {name}: not checked whether {files.weights} fits the model")
 
 
 def _names(settings: Settings, base: Mapping[str, Any] | None) -> set[str]:

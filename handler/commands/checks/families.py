@@ -1,6 +1,6 @@
 """Which parsers the answers of a model need that the options do not name.
 
-options, config.json, chat template --family_lines--> lines of `lmi check`
+options, config.json, chat template --of_families--> notes of `lmi check`
 """
 
 from __future__ import annotations
@@ -13,20 +13,22 @@ from ....model.adapters.folder import base_config
 from ....model.options import Settings
 from ....model.options.advice.families import proposed
 from ....model.options.combined import is_users
+from ....model.options.finding import Finding, note
 
-__all__ = ["family_lines"]
+__all__ = ["of_families"]
 
 READS = {"tool_call_parser": "calls tools", "reasoning_parser": "thinks"}
 """What a model does whose answers the option's parser reads."""
 
 
-def family_lines(settings: Settings) -> list[str]:
+def of_families(settings: Settings) -> list[Finding]:
     """A note for each parser that a model's own files ask for and that is not set."""
     if settings.pools or is_users(settings.backend):
         return []
     found = proposed(base_config(settings), _template(settings))
+    unread = "by its chat template, and nothing reads that"
     return [
-        f"note: the model {READS[option]}, by its chat template, and nothing reads that: set option.{option}={parser}"
+        note(f"the model {READS[option]}, {unread}", option, f"option.{option}={parser}")
         for option, parser in found.items()
         if getattr(settings, option) is None
     ]

@@ -7,6 +7,8 @@ from lmi.model.errors import (
     ContentFilterError,
     ContextError,
     EngineError,
+    ErrorMessage,
+    Fault,
     ForbiddenError,
     GenerationError,
     LmiError,
@@ -33,9 +35,9 @@ from lmi.model.errors import (
 )
 
 __all__ = [
-    "AdapterError", "ContentFilterError", "ContextError", "EngineError", "ForbiddenError", "GenerationError",
-    "LmiError", "MediaTypeError", "MemoryShortError", "ModelNotFoundError", "NoSlotError", "NotFoundError",
-    "OptionError", "OverloadedError", "ParameterError", "PayloadError", "PreviousResponseError",
+    "AdapterError", "ContentFilterError", "ContextError", "EngineError", "ErrorMessage", "Fault", "ForbiddenError",
+    "GenerationError", "LmiError", "MediaTypeError", "MemoryShortError", "ModelNotFoundError", "NoSlotError",
+    "NotFoundError", "OptionError", "OverloadedError", "ParameterError", "PayloadError", "PreviousResponseError",
     "RequestCancelledError", "RequestError",
     "SessionError", "StartError", "TimeLimitError", "TooLargeError", "UnauthorizedError", "UnavailableError",
     "UnsupportedError", "UserCodeError",

@@ -19,14 +19,13 @@ from ...kit.api.engine import (
     Channel,
     EngineChild,
     EngineClient,
-    ErrorMessage,
     FromEngine,
     Ready,
     RemoveAdapter,
     SetAdapter,
     ToEngine,
 )
-from ...kit.api.errors import AdapterError, NoSlotError, UnavailableError
+from ...kit.api.errors import AdapterError, ErrorMessage, NoSlotError, UnavailableError
 from ...kit.api.options import typed_settings
 from ...kit.api.types import EngineInfo, EngineStats, Settings
 from ...kit.engines.loaders import adapter

@@ -17,7 +17,6 @@ from ...kit.api.engine import (
     AdapterOutcome,
     Add,
     Channel,
-    ErrorMessage,
     FromEngine,
     Release,
     RemoveAdapter,
@@ -28,7 +27,7 @@ from ...kit.api.engine import (
     Step,
     ToEngine,
 )
-from ...kit.api.errors import AdapterError, ParameterError
+from ...kit.api.errors import AdapterError, ErrorMessage, ParameterError
 from ...kit.api.options import ImageRules
 from ...kit.api.types import Delta, EngineInfo, EngineStats, Event, Failed, Finish, Generation, Image, Rendered, Started
 from ...kit.engines.loaders import Loader, adapter
