@@ -15,6 +15,8 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from msgspec.structs import replace
+
 from ..model.events import Failed
 
 __all__ = ["ClientFields", "Paths", "prompt_names"]
@@ -75,9 +77,12 @@ class ClientFields:
         if path is None:
             return event
         name, message = self.name(path, prompt), event.message
-        if message.startswith(f"{path}: "):
+        faults = tuple(replace(fault, name=name) for fault in event.faults)
+        if faults:
+            message = faults[0].sentence("")
+        elif message.startswith(f"{path}: "):
             message = name + message[len(path) :]
-        return Failed(event.kind, message, name)
+        return Failed(event.kind, message, name, faults)
 
 
 def prompt_names(field: str, count: int, *, listed: bool | None = None) -> tuple[Paths, ...]:

@@ -1,6 +1,6 @@
 """What is generated and by what; knows no wire format and no host.
 
-generation.py, events.py, errors.py    the values that everything speaks in
+generation.py, events.py, errors.py    the values that everything speaks in; faults.py: what is wrong, as data
 conversation.py                        messages, their parts and calls
 engine.py                              the Engine protocol: what hosts see
 backend.py                             the protocols of what runs in its process: vLLM, or an engine of a user's

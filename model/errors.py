@@ -40,11 +40,14 @@ Retry-After (RFC 9110, 10.2.3). Messages are one line: the Java front end turns 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import ClassVar, Self
+from typing import TYPE_CHECKING, ClassVar
 
 import msgspec
 
 from .faults import OPTION, Fault, most_like, one_line, shown, text_of
+
+if TYPE_CHECKING:
+    from typing_extensions import Self  # in typing from Python 3.11
 
 __all__ = [
     "OPTION",

@@ -125,9 +125,9 @@ def _of_environment(environment: Mapping[str, str], empty: Path) -> Iterator[Ent
         yield Entry("option.max_loras", "1", comments=["vLLM's default; here it is 4"])
     if limit := environment.get("MAX_CONCURRENT_REQUESTS"):
         yield Entry("job_queue_size", limit, comments=["The same for DJL Serving's own queue"])
-    if "::MPI" in (models := environment.get(LOAD_MODELS, "")):
-        yield Entry(fault=mpi_models(models))
-    known = {_ENTRY_POINT, _RUNTIME_LORA, *JAVAS, *_VARIABLES, *_OF_THE_MODEL, *merged.sources.values()}
+    mpi = {name: text for name, text in environment.items() if name == LOAD_MODELS and "::MPI" in text}
+    yield from (Entry(fault=mpi_models(text)) for text in mpi.values())
+    known = {*mpi, _ENTRY_POINT, _RUNTIME_LORA, *JAVAS, *_VARIABLES, *_OF_THE_MODEL, *merged.sources.values()}
     rest = [name for name in environment if name not in known and not name.startswith(("OPTION_", "ARGS_", PREFIX))]
     if stay := [name for name in rest if READ.fullmatch(name)]:
         yield Entry(comments=[f"Still to be set in the environment, where they are read: {', '.join(stay)}"])
@@ -147,7 +147,7 @@ def _noted(merged: Merged, environment: Mapping[str, str]) -> Iterator[Entry]:
             why = "the model is the model directory's" if "model_id" not in merged.sources else "another one goes first"
             yield Entry(comments=[f"dropped: {name}={environment[name]}: {why}"])
     for note in merged.notes:
-        yield Entry(comments=[f"dropped: {note.message}"])
+        yield Entry(comments=[f"dropped: {note.message}" if note.level == "warning" else note.message])
     for fault in merged.faults:
         yield Entry(fault=fault)
     for name in environment:

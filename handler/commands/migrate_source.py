@@ -34,7 +34,7 @@ _CONTAINERS = ("docker", "podman", "nerdctl")
 _COMMAND = re.compile(
     rf"(?m)^\s*(?:\$ |sudo )*(?:-|(?:{'|'.join(_CONTAINERS)}|vllm|python3?|text-generation-launcher)\s)"
 )
-_YAML = re.compile(r"\s*(?:---|[\w.-]+:(?:\s|$)|- [\w.-]+:\s)")
+_YAML = re.compile(r"(?m)^(?:---|\s*(?:- )?[\w.-]+:(?:\s|$))")
 _IMAGE = re.compile(r"[\w.-]+(?::\d+)?(?:/[\w.-]+)*/[\w.-]*vllm[\w.-]*(?:[:@][\w.:-]+)?")
 """An image with vLLM's server, whose arguments come after it."""
 _TGIS = re.compile(r"/text-generation-inference|^text-generation-launcher$")
@@ -114,10 +114,10 @@ def environment_of(file: Path) -> dict[str, str]:
         raise MigrateError(f"{file}: expected text in UTF-8 ({error})") from None
     if text.lstrip().startswith("{"):
         return _of_json(text, file)
+    if file.suffix in {".yaml", ".yml"} or _YAML.search(text):
+        raise MigrateError(f"{file}: expected variables, NAME=value in each line, got YAML: write them out of it")
     if _COMMAND.search(text):
         return _of_command(text, file)
-    if file.suffix in {".yaml", ".yml"} or _YAML.match(text):
-        raise MigrateError(f"{file}: expected variables, NAME=value in each line, got YAML: write them out of it")
     return dict(_of_lines(text, file))
 
 
@@ -159,20 +159,27 @@ def _of_command(text: str, file: Path) -> dict[str, str]:
         name, _, value = words.popleft().partition("=")
         if value:
             found[name] = value
-    while words and not (begun := _begun(words)):
+    while words and not _begun(words):
         word = words.popleft()
         if given := _OF_DOCKER.fullmatch(word):
             value = given[2] or (words.popleft() if words else "")
             found |= _of_env_file(file.parent / value, file) if given[1] == "--env-file" else _variable(value, file)
-        elif _TGIS.search(word):
+        elif words and _TGIS.search(word):
             raise MigrateError(f"{file}: {word}: expected TGI's arguments as its variables, MODEL_ID for --model-id")
-        elif (option := option_named(word[2:].partition("=")[0].replace("-", "_"))) and option.owner != "nobody":
-            raise MigrateError(
-                f"{file}: {word}: expected `vllm serve`, or an image of that name, before vLLM's arguments"
-            )
-    for _ in range(begun if words else 0):
+        elif word.startswith("--") and _is_argument(word):
+            expected = "expected `vllm serve`, or an image of that name, before vLLM's arguments"
+            raise MigrateError(f"{file}: {word}: {expected}")
+    if not words and not found:
+        raise MigrateError(f"{file}: expected -e NAME=value, --env-file or vLLM's arguments, found none of them")
+    for _ in range(_begun(words) if words else 0):
         words.popleft()
     return found | dict(_of_arguments(words, file))
+
+
+def _is_argument(word: str) -> bool:
+    """Whether vLLM has an argument of that name, and not Docker."""
+    option = option_named(word[2:].partition("=")[0].replace("-", "_"))
+    return option is not None and option.owner != "nobody"
 
 
 def _begun(words: deque[str]) -> int:

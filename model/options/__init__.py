@@ -21,7 +21,7 @@ parallel/          several devices and hosts: vLLM's sizes, of DJL's degrees
 combined.py        what several options decide together: backend, task, batching, draft model
 lmcache.py         the options of LMCache
 load.py            settings_of, load_settings
-refusal.py         one OptionError for all faults of a configuration
+finding.py         what there is to say of a configuration: `Settings.notes`, and what `lmi check` finds
 properties.py      serving.properties and the environment as DJL Serving reads them
 environment/       what other variables mean: a cluster's, Hugging Face's, TGI's, SM_VLLM_*
 advice/            names and values of other servers, with what to write instead; quotes and comments in a value

@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 
 from ..adapters.adapter import Adapter
-from ..errors import LmiError, UnavailableError
+from ..errors import ErrorMessage, LmiError, UnavailableError
 from .channel import Channel
-from .messages import AdapterOutcome, ErrorMessage, FromEngine, RemoveAdapter, SetAdapter
+from .messages import AdapterOutcome, FromEngine, RemoveAdapter, SetAdapter
 
 __all__ = ["AdapterCalls"]
 

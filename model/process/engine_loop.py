@@ -20,7 +20,7 @@ from ..adapters.adapter import Adapter, AdapterLoader
 from ..adapters.residents import Residents
 from ..backend import AsyncBackend, Backend
 from ..engine import EngineStats
-from ..errors import AdapterError, GenerationError, LmiError, OverloadedError, RequestError
+from ..errors import AdapterError, ErrorMessage, GenerationError, LmiError, OverloadedError, RequestError
 from ..events import Delta, EngineEvent, Failed, Finish, Rendered, Started
 from ..log import RequestIds
 from ..options.image_rules import ImageRules
@@ -32,7 +32,6 @@ from .messages import (
     AdapterOutcome,
     Add,
     BadMessage,
-    ErrorMessage,
     Release,
     RemoveAdapter,
     Scrape,

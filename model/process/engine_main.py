@@ -20,7 +20,7 @@ from collections.abc import Sequence
 
 from ..adapters.adapter import Adapter
 from ..backend import AsyncBackend, Backend, load_backend, start_part
-from ..errors import OptionError, StartError
+from ..errors import ErrorMessage, OptionError, StartError
 from ..heap import freeze
 from ..log import cause, show_content
 from ..log_filters import configure, withhold
@@ -32,7 +32,7 @@ from .ending.exit import closing, end_now, terminated, watch_host
 from .ending.exit_report import report_exit_to, shutting_down
 from .ending.start_errors import start_error
 from .engine_loop import EngineLoop
-from .messages import EngineFailed, ErrorMessage, Ready, Start, ToEngine
+from .messages import EngineFailed, Ready, Start, ToEngine
 
 __all__ = ["main"]
 

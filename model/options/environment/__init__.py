@@ -7,5 +7,5 @@ reading.py      all of them beside serving.properties and OPTION_*: who goes fir
 document.py     the tables for docs/migrating.md
 
 A variable becomes one option or several, has no effect, or is refused with what to write instead. Options do not know
-of this: a message about one is given the variable's name at the end (`naming`).
+of this: a fault of one gets the variable as its source (OptionReader, `naming`).
 """

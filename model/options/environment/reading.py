@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ...errors import Fault, OptionError, shown
+from ..advice.find import on_value
 from ..finding import Finding
 from ..table import option_named
 from .cluster import CLUSTER
@@ -89,7 +90,7 @@ def _set(merged: Merged, variable: Variable, text: str, written: Mapping[str, st
         before is not None and variable.copied and merged.sources.get(before, "").startswith(("OPTION_", "TENSOR_"))
     )
     try:
-        texts = variable.texts(text)
+        texts = dict(_translated(merged, variable, text))
     except ValueError as error:
         if before is None or (copied and merged.properties[before] == text):
             merged.properties.pop(before or "", None)
@@ -109,6 +110,16 @@ def _set(merged: Merged, variable: Variable, text: str, written: Mapping[str, st
         merged.properties.setdefault(name, value)
         for one in _names(name):
             merged.sources[one] = variable.name
+
+
+def _translated(merged: Merged, variable: Variable, text: str) -> Iterator[tuple[str, str]]:
+    """The options that it means, with values of here in the place of other servers'."""
+    for name, value in variable.texts(text).items():
+        advice = on_value(option.name if (option := option_named(name)) else name, value)
+        if advice and advice.entries:
+            message = f"{variable.name}={text} is read as {advice.instead} ({advice.why})"
+            merged.notes.append(Finding("note", message, name, advice.instead))
+        yield from advice.entries if advice and advice.entries else [(name, value)]
 
 
 def _names(name: str) -> Collection[str]:

@@ -18,19 +18,6 @@ MODELS = {"HF_MODEL_ID": ("HF_REVISION", "HF_MODEL_REVISION"), "MODEL_ID": ("REV
 """The variables that name the model, in their order, with those of its revision. Beside the first two, TGI's generic
 names count."""
 
-_QUANTIZE = {"bitsandbytes-nf4": "bitsandbytes", "bitsandbytes-fp4": "bitsandbytes"}
-_NOT_IN_VLLM = {"eetq": "fp8, or a quantized checkpoint", "exl2": "an AWQ or GPTQ checkpoint", "marlin": "no value"}
-
-
-def _quantization(text: str) -> str:
-    if text in _NOT_IN_VLLM:
-        raise ValueError(f"{_NOT_IN_VLLM[text]} (vLLM has no {text})")
-    return _QUANTIZE.get(text, text)
-
-
-def _cache_type(text: str) -> str:
-    return "fp8_e4m3" if text == "fp8_e4m3fn" else text
-
 
 def _eager(text: str) -> str:
     # The entry script takes everything but `true` for no.
@@ -68,8 +55,8 @@ def _adapters(text: str) -> tuple[str, str]:
 
 
 HUGGING_FACE = (
-    option("HF_MODEL_QUANTIZE", "quantize", convert=_quantization, copied=True,
-           help="vLLM's `bitsandbytes` has 4 bits (NF4), TGI's 8. `eetq`, `exl2` and `marlin` are refused."),
+    option("HF_MODEL_QUANTIZE", "quantize", copied=True,
+           help="vLLM's `bitsandbytes` has 4 bits (NF4), TGI's 8. TGI's other methods: by the table above."),
     option("HF_MODEL_TRUST_REMOTE_CODE", "trust_remote_code", convert=boolean, copied=True),
 )  # fmt: skip
 """Without those that name the model, its revision and its task."""
@@ -83,10 +70,10 @@ TGI = (
     option("CUDA_MEMORY_FRACTION", "gpu_memory_utilization", copied=True,
            help="vLLM's default is 0.9, TGI's 1: at 1 vLLM may not start."),
     # The model.
-    option("QUANTIZE", "quantize", convert=_quantization, generic=True, help="As HF_MODEL_QUANTIZE."),
+    option("QUANTIZE", "quantize", generic=True, help="As HF_MODEL_QUANTIZE."),
     option("DTYPE", "dtype", generic=True),
     option("TRUST_REMOTE_CODE", "trust_remote_code", convert=boolean, generic=True),
-    option("KV_CACHE_DTYPE", "kv_cache_dtype", convert=_cache_type, generic=True),
+    option("KV_CACHE_DTYPE", "kv_cache_dtype", generic=True),
     option("SPECULATE", "speculative_draft_model", "speculative_length", convert=_speculation, generic=True,
            help="Drafts come from the prompt (n-grams); a Medusa model needs `option.speculative_config`."),
     option("LORA_ADAPTERS", "enable_lora", "lora_modules", convert=_adapters,

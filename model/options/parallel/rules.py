@@ -38,10 +38,10 @@ def check_parallel(settings: Settings, reader: OptionReader) -> None:
     devices = degree * hosts
     parts = copies if hosts == 1 else copies * stages
     if devices % parts:
-        across = f" of each of {hosts} hosts" if hosts > 1 else ""
         by, size = ("data_parallel_size", copies) if hosts == 1 else ("pipeline_parallel_size", stages)
-        expected = f"a multiple of {reader.called(by)}={size}, as it counts all devices of the worker{across}"
-        reader.fault(DEGREE, expected=expected, given=degree)
+        expected = f"a multiple of {reader.called(by)}={size}, as it counts all devices of the worker"
+        why = f"it counts for each of {hosts} hosts" if hosts > 1 else ""
+        reader.fault(DEGREE, why, expected=expected, given=degree)
     reader.arguments[SIZE] = str(devices // parts)
 
 

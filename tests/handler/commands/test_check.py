@@ -11,9 +11,8 @@ from typing import Any
 
 import pytest
 
-from lmi.handler.commands.check import check
-
 from ...kit.api.errors import OptionError
+from ...kit.api.handler import check_model_dir as check
 
 
 @pytest.fixture
@@ -105,7 +104,7 @@ def test_notes(model_dir: Path) -> None:
 
 def test_environment(model_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPTION_TENSOR_PARALEL_DEGREE", "2")
-    assert "did you mean option.tensor_parallel_degree?" in refused(model_dir)
+    assert "did you mean OPTION_TENSOR_PARALLEL_DEGREE?" in refused(model_dir)
 
 
 @pytest.mark.engine
@@ -133,7 +132,8 @@ def test_a_model_that_djl_downloads(model_dir: Path, monkeypatch: pytest.MonkeyP
 def test_an_encoder_generates_nothing(model_dir: Path, architecture: str) -> None:
     model_dir.joinpath("config.json").write_text(json.dumps({"architectures": [architecture]}))
     assert refused(model_dir) == (
-        f"option.task: expected text-embedding with {architecture}, which generates no text, got 'auto'"
+        f"option.task: expected text-embedding with {architecture}, which generates no text, got 'auto': "
+        "write option.task=text-embedding"
     )
     assert check(model_dir, {"task": "text-embedding"})
 
@@ -381,10 +381,10 @@ PARSERS = [
         "openai_gptoss",
         "'openai_gptoss' cannot be used with this model: it reads the answers of type",
     ),
-    ("tool_call_parser", "hermess", "; got 'hermess'; did you mean hermes?"),
-    ("tool_call_parser", "nothing_like_it", "; got 'nothing_like_it'"),
-    ("reasoning_parser", "qwen33", "; got 'qwen33'; did you mean qwen3?"),
-    ("tool_call_parser", "Hermes", "; got 'Hermes'"),
+    ("tool_call_parser", "hermess", ", got 'hermess'; did you mean hermes?"),
+    ("tool_call_parser", "nothing_like_it", ", got 'nothing_like_it'"),
+    ("reasoning_parser", "qwen33", ", got 'qwen33'; did you mean qwen3?"),
+    ("tool_call_parser", "Hermes", ", got 'Hermes'"),
 ]
 
 
@@ -429,7 +429,7 @@ def test_parsers_of_the_users_are_imported(model_dir: Path) -> None:
     plugin.write_text(REGISTERED)
     options = {"tool_parser_plugin": plugin.name, "tool_call_parser": "mine_to_check"}
     assert f"parsers of your own: {plugin}" in check(model_dir, options)
-    assert "; got 'another'" in refused(model_dir, **{**options, "tool_call_parser": "another"})
+    assert ", got 'another'" in refused(model_dir, **{**options, "tool_call_parser": "another"})
     plugin.write_text("import nothing_of_that_name")
     assert f"option.tool_parser_plugin: {plugin}, line 1: ModuleNotFoundError" in refused(model_dir, **options)
 

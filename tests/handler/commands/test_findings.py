@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from lmi.handler.commands.findings import Finding, as_json, findings, report
+from lmi.handler.commands.findings import as_json, findings, report
 
 from ...kit.api.handler import lmi_command
+from ...kit.api.options import Finding
 from ...kit.typed import Typed
 from .test_serve import LMI
 
@@ -80,34 +81,12 @@ def test_a_file_that_cannot_be_read(model_dir: Path) -> None:
     assert found.message.startswith("serving.properties: ")
 
 
-@pytest.mark.parametrize(
-    ("line", "finding"),
-    [
-        ("options: good; vllm", Finding("fact", "options: good; vllm")),
-        ("note: no worker uses 2 of the 8 devices", Finding("note", "no worker uses 2 of the 8 devices")),
-        (
-            "warning: entry point: none: set option.entryPoint=lmi.handler",
-            Finding("warning", "entry point: none: set option.entryPoint=lmi.handler", "entryPoint",
-                    "option.entryPoint=lmi.handler"),
-        ),
-        (
-            "warning: X: for one worker set load_on_devices=0 and maxWorkers=1",
-            Finding("warning", "X: for one worker set load_on_devices=0 and maxWorkers=1", None,
-                    "load_on_devices=0 and maxWorkers=1"),
-        ),
-    ],
-)  # fmt: skip
-def test_lines(line: str, finding: Finding) -> None:
-    assert Finding.of(line) == finding
-
-
 def test_groups(capsys: pytest.CaptureFixture[str]) -> None:
     """Errors first; a group that is empty is left out."""
     report([Finding("fact", "F"), Finding("note", "N"), Finding("error", "E", "x", "option.x=1"), Finding("note", "M")])
     assert capsys.readouterr().out.splitlines() == [
         "errors: it cannot be served as it is",
         "  E",
-        "    write option.x=1",
         "notes",
         "  N",
         "  M",
@@ -147,5 +126,5 @@ def test_on_a_terminal(model_dir: Path) -> None:
     for environment, coloured in (({}, True), ({"NO_COLOR": "1"}, False)):
         with Typed([LMI, "check", str(model_dir), "--set", "async_mode=1"], environment) as command:
             assert command.end() == 1
-            assert "    write option.async_mode=true\n" in command.text
+            assert ": write option.async_mode=true\n" in command.text
             assert ("\x1b[1;31m" in command.raw) is coloured

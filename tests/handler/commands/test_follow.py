@@ -46,7 +46,7 @@ def directory(tmp_path: Path) -> Path:
         ({"nnodes": "1"}, "option.nnodes: expected the number of hosts, 2 or more, but it is not set"),
         (
             {"node_rank": "0"},
-            "option.node_rank: expected 1 to 1, the number of this host, got 0, which is the leader",
+            "option.node_rank: expected 1 to 1, the number of this host, got 0: it is the leader",
         ),
         ({"node_rank": "2"}, "option.node_rank: expected less than option.nnodes=2, got 2"),
     ],
@@ -59,7 +59,7 @@ def test_who_is_no_follower(directory: Path, overrides: dict[str, str], given: d
 
 def test_secure_mode_is_djl_servings(directory: Path, overrides: dict[str, str]) -> None:
     environment = {"SAGEMAKER_SECURE_MODE": "true", "SAGEMAKER_SECURITY_CONTROLS": "DISALLOW_TRUST_REMOTE_CODE"}
-    with pytest.raises(OptionError, match="^SAGEMAKER_SECURE_MODE: expected false without DJL Serving"):
+    with pytest.raises(OptionError, match=r"^SAGEMAKER_SECURE_MODE: expected false without DJL Serving"):
         follower_settings(directory, overrides, environment)
 
 

@@ -64,8 +64,9 @@ ENVIRONMENTS: list[tuple[dict[str, str], dict[str, str], list[str]]] = [
     ),
     (
         {"HF_MODEL_ID": "/opt/ml/model", "HF_MODEL_QUANTIZE": "bitsandbytes-nf4", "DTYPE": "bfloat16"},
-        {"option.quantize": "bitsandbytes", "option.dtype": "bfloat16", "option.tgi_compat": "true"},
+        {"option.quantize": "fp8", "option.dtype": "bfloat16", "option.tgi_compat": "true"},
         ["# dropped: HF_MODEL_ID=/opt/ml/model: the model is the model directory's\n",
+         "# HF_MODEL_QUANTIZE=bitsandbytes-nf4 is read as option.quantize=fp8 (it quantizes any model to 8 bits",
          "# HF_MODEL_QUANTIZE=bitsandbytes-nf4: vLLM's `bitsandbytes` has 4 bits"],
     ),
     (
@@ -105,6 +106,28 @@ ENVIRONMENTS: list[tuple[dict[str, str], dict[str, str], list[str]]] = [
         {"SM_VLLM_MODEL": "/opt/ml/model", "SM_VLLM_DTYPE": "auto"},
         {"option.dtype": "auto", "option.tensor_parallel_degree": "1"},
         ["# vLLM's default; here it is all devices\n"],
+    ),
+    (
+        {"SM_VLLM_ENABLE_LORA": "true", "SM_VLLM_MAX_CPU_LORAS": "2", "SM_VLLM_TENSOR_PARALLEL_SIZE": "1"},
+        {"option.enable_lora": "true", "option.max_cpu_loras": "2", "option.max_loras": "1",
+         "option.tensor_parallel_size": "1"},
+        ["# vLLM's default; here it is 4\noption.max_loras=1\n"],
+    ),
+    (
+        # vLLM's older arguments, each with what to write instead.
+        {"SM_VLLM_ROPE_SCALING": "{}", "SM_VLLM_SWAP_SPACE": "4", "SM_VLLM_LIMIT_MM_PER_PROMPT": "image=2",
+         "SM_VLLM_TENSOR_PARALLEL_SIZE": "1"},
+        {"option.limit_mm_per_prompt": '{"image": 2}', "option.tensor_parallel_size": "1"},
+        ["# refused: option.rope_scaling: set option.hf_overrides=", "# dropped: option.swap_space=4: vLLM computes",
+         "# SM_VLLM_LIMIT_MM_PER_PROMPT=image=2 is read as option.limit_mm_per_prompt={\"image\": 2} (for images"],
+    ),
+    (
+        {"SERVING_LOAD_MODELS": "test::MPI=/opt/ml/model", "OPTION_ROLLING_BATCH": "vllm", "CUSTOM_FASTAPI_HOST": "x",
+         "VLLM_API_KEY": "sk-secret", "NCCL_DEBUG": "INFO", "CUSTOM_FASTAPI_KEY": "secret"},
+        {"option.rolling_batch": "vllm", "option.async_mode": "", "retry_threshold": ""},
+        ["# refused: SERVING_LOAD_MODELS: write SERVING_LOAD_MODELS=test::Python=/opt/ml/model (one worker uses all",
+         "# Still to be set in the environment, where they are read: NCCL_DEBUG\n",
+         "# dropped: nothing here reads CUSTOM_FASTAPI_HOST, VLLM_API_KEY, CUSTOM_FASTAPI_KEY\n"],
     ),
     (
         # serving/docs/lmi/user_guides/vllm_user_guide.md, with an entry point of LMI's
@@ -190,8 +213,8 @@ option.load_in_8bit=true\noption.attn_implementation=sdpa\noption.backend=auto\n
     (
         "option.load_format=sagemaker_fast_model_loader\noption.max_new_tokens=100\noption.dtype=int4\nmine=1\n",
         {**PLAIN, "mine": "1"},
-        ["# refused: set option.load_format=runai_streamer, or sharded_state",
-         "#option.load_format=sagemaker_fast_model_loader\n", "# refused: requests say it: max_new_tokens",
+        ["# refused: option.load_format: set option.load_format=runai_streamer, or",
+         "#option.load_format=sagemaker_fast_model_loader\n", "# refused: option.max_new_tokens: remove it: requests",
          "# refused: option.dtype: expected one of auto", "#option.dtype=int4\n"],
     ),
     (
@@ -214,7 +237,7 @@ option.quantize=smoothquant
          "option.structured_outputs_config": '{"backend": "outlines", "disable_any_whitespace": true}'},
         ["# option.n_positions=2048: transformers-NeuronX's name of it\n",
          "# dropped: option.paged_attention=true: vLLM's KV cache always has pages\n",
-         "# option.guided_decoding_backend=outlines: ", "# refused: requests say it: max_new_tokens",
+         "# option.guided_decoding_backend=outlines: ", "# refused: option.max_output_len: remove it: requests say it",
          "# option.guided_decoding_disable_any_whitespace=True: "],
     ),
     (
@@ -256,7 +279,7 @@ def test_code_of_the_users_is_checked_too(tmp_path: Path) -> None:
     tmp_path.joinpath("serving.properties").write_text("option.entryPoint=mine_to_move.py\n")
     tmp_path.joinpath("mine_to_move.py").write_text("from lmi.handler import handle\n")
     migrated = migrate(tmp_path)
-    assert "entry point: mine_to_move.py" in migrated.checked
+    assert "entry point: mine_to_move.py" in [finding.message for finding in migrated.checked]
     assert "# code of yours: it serves through this handler if it imports lmi.handler" in migrated.text
 
 
@@ -290,6 +313,16 @@ def test_what_is_not_ascii(tmp_path: Path) -> None:
     written, text = of_environment(tmp_path, {"OPTION_SERVED_MODEL_NAME": "€1", "SM_VLLM_CHAT_TEMPLATE": "{{ '€'\n }}"})
     assert text.isascii()
     assert (written["option.served_model_name"], written["option.chat_template"]) == ("€1", "{{ '€'\n }}")
+
+
+def test_a_file_in_utf8_keeps_its_lines(tmp_path: Path) -> None:
+    """0x85, a part of some letters in UTF-8, ends no line for Java, which reads Latin-1; comments are for people."""
+    text = "# Århus\noption.served_model_name=Århus\n"
+    tmp_path.joinpath("serving.properties").write_text(text, "utf-8")
+    migrated = migrate(tmp_path).text
+    assert read_properties(migrated)["option.served_model_name"] == "Århus".encode().decode("latin-1")
+    assert "# \\u00c5rhus\n" in migrated
+    assert migrated.count("rhus") == 2
 
 
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -20,10 +20,7 @@ WRITINGS: list[tuple[str, dict[str, str]]] = [
         "docker run --gpus all -p 80:80 -e A=1 vllm/vllm-openai:latest --model a/b --max-model-len=64 --enforce-eager",
         {"A": "1", "SM_VLLM_MODEL": "a/b", "SM_VLLM_MAX_MODEL_LEN": "64", "SM_VLLM_ENFORCE_EAGER": "true"},
     ),
-    (
-        "docker run --shm-size 1g -e A=1 ghcr.io/huggingface/text-generation-inference:3 --model-id a/b --num-shard 2",
-        {"A": "1", "MODEL_ID": "a/b", "NUM_SHARD": "2"},
-    ),
+    ("docker run --shm-size 1g -e A=1 ghcr.io/huggingface/text-generation-inference:3\n", {"A": "1"}),
     (
         ("sudo docker run -itd --rm --init --ipc=host --security-opt x=y --gpus all -v x:/y -p80:80 -eA=1 \\\n"
          "--name tgi vllm/vllm-openai a/b -tp 2 -q=fp8 --seed -1 --served-model-name m n --enforce-eager"),
@@ -34,7 +31,14 @@ WRITINGS: list[tuple[str, dict[str, str]]] = [
     ("docker container run --env-file more.env i\n", {"B": "2"}),
     ("export A=1\nvllm serve a --max-model-len 64", {"A": "1", "SM_VLLM_MODEL": "a", "SM_VLLM_MAX_MODEL_LEN": "64"}),
     ("python -m vllm.entrypoints.openai.api_server --model tgi", {"SM_VLLM_MODEL": "tgi"}),
-    ("text-generation-launcher --model-id a -p 8 --sharded=false", {"MODEL_ID": "a", "PORT": "8", "SHARDED": "false"}),
+    (
+        ("vllm serve a --max_model_len 8 --structured-outputs-config.backend xgrammar --hf-overrides.a.b=2 "
+        "--hf-overrides.a.c --structured-outputs-config.disable_any_whitespace=true"),
+        {"SM_VLLM_MODEL": "a", "SM_VLLM_MAX_MODEL_LEN": "8", "SM_VLLM_HF_OVERRIDES": '{"a": {"b": 2, "c": true}}',
+         "SM_VLLM_STRUCTURED_OUTPUTS_CONFIG": '{"backend": "xgrammar", "disable_any_whitespace": true}'},
+    ),
+    ("podman run --name vllm -v /x/vllm:/y -p 80:80 quay.io:443/me/my-vllm@sha256:0a serve a -tp=2",
+     {"SM_VLLM_MODEL": "a", "SM_VLLM_TENSOR_PARALLEL_SIZE": "2"}),
 ]  # fmt: skip
 
 
@@ -59,15 +63,18 @@ def test_how_an_environment_may_be_written(text: str, variables: dict[str, str],
         (b'{"A": null}', "environment: A: expected text"),
         (b"docker run -e A image", "environment: -e A: expected NAME=value"),
         (b"docker run -e 'A=1", "environment: expected the words of a shell"),
-        (b"docker run -e A=1", "environment: docker run: expected an image after its options"),
-        (b"docker run --gpus", "environment: --gpus: expected a value after it"),
-        (b"docker pull image", "environment: docker: expected docker run"),
+        (b"docker run -e", "environment: -e : expected NAME=value"),
+        (b"docker pull image", "environment: expected -e NAME=value, --env-file or vLLM's arguments"),
+        (b"docker run -e A=1 mine --max-model-len 8", "--max-model-len: expected `vllm serve`, or an image of that"),
+        (b"docker run ghcr.io/huggingface/text-generation-inference:3 --model-id a", "expected TGI's arguments as its"),
+        (b"services:\n  vllm:\n    image: vllm/vllm-openai\n", "got YAML: write them out of it"),
+        (b"- name: A\n  value: x -tp\n", "got YAML: write them out of it"),
         (b"docker run --env-file none.env image", "none.env: expected a file of text"),
         (b"vllm serve a b", "environment: b: expected an argument of the server that begins with --"),
         (b"vllm serve a -O3", "environment: -O3: expected --optimization-level with its number"),
         (b"vllm serve a -zz 1", "environment: -zz: expected -tp, -pp, "),
-        (b"text-generation-launcher a/b", "environment: a/b: expected an argument of the server"),
-        (b"vllm chat", "environment: chat: expected an argument of the server"),
+        (b"text-generation-launcher a/b", "environment: text-generation-launcher: expected TGI's arguments as its"),
+        (b"vllm chat", "environment: expected -e NAME=value, --env-file or vLLM's"),
         (b"A=\xff", "environment: expected text in UTF-8"),
     ],
 )

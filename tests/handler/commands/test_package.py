@@ -38,7 +38,7 @@ def directory(path: Path, files: Mapping[str, str]) -> Path:
     for name, content in {"serving.properties": "option.entryPoint=lmi.handler\n", **files}.items():
         file = path / name
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(content)
+        file.write_text(content, errors="surrogateescape")
     return path
 
 
@@ -299,6 +299,8 @@ def test_a_file_that_shrinks_leaves_no_archive(tmp_path: Path) -> None:
         ("option.entryPoint=", {}, "has no option.entryPoint"),
         ("option.entryPoint=lmi.handler\noption.entryPoint=djl_python.huggingface", {}, "djl_python.huggingface in"),
         ("option.entryPoint=model.py", {}, "model.py in"),
+        # Latin-1, as Java reads it.
+        ("# gr\udcfcn\noption.entryPoint=lmi.handler", {}, None),
     ],
 )
 def test_an_entry_point_that_is_not_ours_is_warned_of(

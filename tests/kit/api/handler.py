@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from lmi.formatters import Request
-from lmi.handler.commands.check import check as check_model_dir
+from lmi.handler.commands.check import check
 from lmi.handler.commands.cli import main as lmi_command
 from lmi.handler.commands.package import package as package_model
 from lmi.handler.djl import dynamic_batch, frames
@@ -85,6 +86,11 @@ __all__ = [
     "started_service",
     "text_of",
 ]  # fmt: skip
+
+
+def check_model_dir(model_dir: Path, overrides: Mapping[str, str], **further: Any) -> list[str]:
+    """What `lmi check` finds, a line each."""
+    return [str(finding) for finding in check(model_dir, overrides, **further)]
 
 
 READ_HEADERS = (frames, dynamic_batch, app)

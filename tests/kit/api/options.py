@@ -8,12 +8,13 @@ from typing import Any
 from lmi.model.options import Settings, load_settings, read_properties, settings_of
 from lmi.model.options.environment.tgi import TGI
 from lmi.model.options.environment.vllm_image import ARGUMENTS, PREFIX
+from lmi.model.options.finding import Finding
 from lmi.model.options.image_rules import ImageRules
 from lmi.model.options.table import OPTIONS, option_named
 
 __all__ = [
-    "ARGUMENTS", "OPTIONS", "PREFIX", "TGI", "ImageRules", "load_settings", "make_settings", "option_named",
-    "read_properties", "settings_of", "typed_settings",
+    "ARGUMENTS", "OPTIONS", "PREFIX", "TGI", "Finding", "ImageRules", "load_settings", "make_settings", "notes_of",
+    "option_named", "read_properties", "settings_of", "typed_settings",
 ]  # fmt: skip
 
 NAMES = {"model_dir": "/model", "model_id": "/model", "model_name": "/model"}
@@ -29,3 +30,8 @@ def make_settings(directory: Path | None = None, /, **options: str) -> Settings:
 def typed_settings(**fields: Any) -> Settings:
     """Settings with these fields, as values; none that an option decides in another way than by its own field."""
     return Settings(**{**NAMES, **fields})
+
+
+def notes_of(settings: Settings) -> list[str]:
+    """What a start logs of them."""
+    return [note.message for note in settings.notes]

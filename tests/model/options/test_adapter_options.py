@@ -11,6 +11,7 @@ from lmi.model.options import Settings, load_settings, settings_of
 from lmi.model.options.adapter_options import RANKS, AdapterOptions
 
 from ...kit.api.errors import OptionError
+from ...kit.api.options import notes_of
 
 
 def settings(directory: str | Path = "/opt/ml/model", /, **properties: str) -> Settings:
@@ -161,7 +162,7 @@ def test_a_folder_of_adapters_has_to_be_there(tmp_path: Path) -> None:
     for given in ("nothing", "file", "/of/which/nobody/knows"):
         place = str(tmp_path / given)
         assert refused(tmp_path, lora_cache_dir=given) == (
-            f"option.lora_cache_dir: expected a folder, got {place!r}, which is none"
+            f"option.lora_cache_dir: expected a folder, got {place!r}: it is none"
         )
 
 
@@ -174,17 +175,17 @@ def test_all_faults_are_said_at_once(tmp_path: Path) -> None:
 
 def test_dead_options_have_no_effect_and_that_is_said() -> None:
     found = settings(lora_extra_vocab_size="256", long_lora_scaling_factors="[1.0, 4.0]", adapters="adapters")
-    assert found.notes == (
+    assert notes_of(found) == [
         "option.lora_extra_vocab_size has no effect: adapters have no vocabulary of their own any more",
         "option.long_lora_scaling_factors has no effect: adapters have no context of their own any more",
-    )
+    ]
     assert found.adapters == settings().adapters
     assert found.engine_arguments == settings().engine_arguments
 
 
 def test_options_of_adapters_without_adapters_have_no_effect_and_that_is_said() -> None:
     found = settings_of({"max_loras": "2", "max_lora_rank": "64"}, model_dir="/m")
-    assert found.notes == ("the options of adapters have no effect without option.enable_lora=true",)
+    assert notes_of(found) == ["the options of adapters have no effect without option.enable_lora=true"]
     assert "enable_lora" not in found.engine_arguments
     # As DJL's containers write it.
     assert settings_of({"enable_lora": "false"}, model_dir="/m").notes == ()

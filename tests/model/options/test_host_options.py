@@ -118,7 +118,7 @@ def test_an_unknown_variable_named_args_is_for_somebody_else(tmp_path: Path) -> 
 
 
 def test_a_misspelled_variable_named_args_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(OptionError, match=r"did you mean option.max_rolling_batch_size\?"):
+    with pytest.raises(OptionError, match=r"did you mean ARGS_MAX_ROLLING_BATCH_SIZE\?"):
         load_settings(tmp_path, environment={"ARGS_MAX_ROLING_BATCH_SIZE": "1"}, overrides={})
 
 

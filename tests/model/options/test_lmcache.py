@@ -10,7 +10,7 @@ import pytest
 from lmi.model.options.lmcache import naming_lmcache
 
 from ...kit.api.errors import OptionError
-from ...kit.api.options import make_settings, settings_of
+from ...kit.api.options import make_settings, notes_of, settings_of
 
 CONNECTOR = '{"kv_connector":"LMCacheConnectorV1", "kv_role":"kv_both"}'
 
@@ -28,7 +28,7 @@ def test_a_file_in_the_model_directory(tmp_path: Path) -> None:
 def test_a_file_without_a_connector_has_no_effect(tmp_path: Path) -> None:
     (tmp_path / "cache.yaml").write_text("")
     note = "option.lmcache_config_file has no effect without option.kv_transfer_config="
-    assert make_settings(tmp_path, lmcache_config_file="cache.yaml").notes[0].startswith(note)
+    assert notes_of(make_settings(tmp_path, lmcache_config_file="cache.yaml"))[0].startswith(note)
 
 
 def test_automatic_configuration_adds_the_connector() -> None:

@@ -15,6 +15,7 @@ from lmi.model.options import Settings, load_settings, read_properties, settings
 from lmi.model.options.table import OPTIONS, option_named, options_table
 
 from ...kit.api.errors import OptionError
+from ...kit.api.options import notes_of
 from ...kit.paths import ROOT
 
 
@@ -263,7 +264,7 @@ def test_contradicting_backends_are_refused(rolling_batch: str, backend: str) ->
 def test_transformers_modelling_runs_on_vllm(given: dict[str, str], why: str) -> None:
     taken = settings(**given)
     assert taken.engine_arguments["model_impl"] == "transformers"
-    assert f"{why} runs on vLLM, with transformers' modelling (model_impl=transformers)" in taken.notes
+    assert f"{why} runs on vLLM, with transformers' modelling (model_impl=transformers)" in notes_of(taken)
     assert f"option.model_impl: 'vllm' contradicts {why}" in refused(**{**given, "model_impl": "vllm"})
     assert "model_impl" not in settings(rolling_batch="vllm").engine_arguments
 
@@ -349,7 +350,7 @@ def test_options_that_contradict_the_task(given: dict[str, str], message: str) -
 
 
 def test_normalize_means_nothing_to_a_model_that_generates() -> None:
-    assert "option.normalize=false has no effect" in settings(normalize="false").notes[0]
+    assert "option.normalize=false has no effect" in notes_of(settings(normalize="false"))[0]
     assert settings(normalize="true").notes == settings(normalize="false", task="embed").notes == ()
 
 
@@ -357,7 +358,7 @@ def test_streaming_is_an_option_of_dynamic_batches_alone() -> None:
     assert settings(enable_streaming="true").notes != ()
     alone = settings(enable_streaming="true", rolling_batch="disable")
     assert (alone.enable_streaming, alone.notes) == (True, ())
-    assert "batch_size > 1" in settings(enable_streaming="true", batch_size="8").notes[0]
+    assert "batch_size > 1" in notes_of(settings(enable_streaming="true", batch_size="8"))[0]
 
 
 @pytest.mark.parametrize(
@@ -439,7 +440,7 @@ def test_vllms_name_goes_before_what_the_host_fills_in(names: tuple[str, str]) -
     taken = settings(**{name: values[name] for name in names})
     assert taken.max_rolling_batch_size == 64
     assert taken.engine_arguments["max_num_seqs"] == "64"
-    assert taken.notes == ("option.max_num_seqs=64 takes precedence over option.max_rolling_batch_size=32",)
+    assert notes_of(taken) == ["option.max_num_seqs=64 takes precedence over option.max_rolling_batch_size=32"]
 
 
 def test_max_leaves_no_degree_behind() -> None:
@@ -449,9 +450,9 @@ def test_max_leaves_no_degree_behind() -> None:
 
 def test_notes_are_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     taken = settings(rolling_batch="lmi-dist")
-    assert [record.getMessage() for record in caplog.records] == list(taken.notes)
+    assert [record.getMessage() for record in caplog.records] == notes_of(taken)
     assert len(taken.notes) == 1
-    assert "runs on vLLM" in taken.notes[0]
+    assert "runs on vLLM" in notes_of(taken)[0]
 
 
 # What the real host's init call delivered of a model directory with these options and one bare key of the user's own.
@@ -472,9 +473,9 @@ def test_init_call_of_the_real_host(tmp_path: Path) -> None:
 
 
 def test_more_machines_than_the_engine_uses_are_told() -> None:
-    assert settings(cluster_size="2").notes == (
+    assert notes_of(settings(cluster_size="2")) == [
         "cluster_size=2: the engine uses this machine's devices only (option.nnodes)",
-    )
+    ]
     assert settings(cluster_size="1").notes == ()
     assert "option.cluster_size: expected an integer, got 'two'" in refused(cluster_size="two")
 
@@ -580,7 +581,7 @@ def test_entry_point_of_the_environment(tmp_path: Path) -> None:
 
 def test_the_acceptance_rate_of_drafts_is_always_counted(tmp_path: Path) -> None:
     taken = load(tmp_path, "option.record_acceptance_rate=true")
-    assert taken.notes == ("option.record_acceptance_rate has no effect: vLLM counts accepted drafts by itself",)
+    assert notes_of(taken) == ["option.record_acceptance_rate has no effect: vLLM counts accepted drafts by itself"]
     assert "record_acceptance_rate" not in taken.engine_arguments
 
 
@@ -614,7 +615,7 @@ def test_trtllm_as_djl_serving_starts_it() -> None:
     one = settings(rolling_batch="trtllm", tensor_parallel_degree="1", **added)
     assert one.rolling_batch == "trtllm"
     assert "max_num_tokens" not in one.engine_arguments
-    assert [note for note in one.notes if "trtllm" in note] == [
+    assert [note for note in notes_of(one) if "trtllm" in note] == [
         "option.rolling_batch=trtllm runs on vLLM, with TensorRT-LLM's defaults of parameters"
     ]
     stages = {"tensor_parallel_degree": "1", "pipeline_parallel_degree": "2"}

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lmi.handler.commands.checks.adapters import adapter_lines, forbidden_lines
+from lmi.handler.commands.checks.adapters import of_adapters, of_forbidden
 
 from ....kit.adapters import LLAMA, adapter_tensors, safetensors_of, write_adapter
 from ....kit.api.errors import OptionError
@@ -28,7 +28,7 @@ def describe(model_dir: Path, **config: Any) -> None:
 
 
 def lines(model_dir: Path, **options: str) -> list[str]:
-    return adapter_lines(make_settings(model_dir, **{"enable_lora": "true", **options}))
+    return [str(one) for one in of_adapters(make_settings(model_dir, **{"enable_lora": "true", **options}))]
 
 
 def refused(model_dir: Path, **options: str) -> str:
@@ -167,12 +167,12 @@ def test_the_command_tells_of_them(model_dir: Path) -> None:
 def test_what_secure_mode_forbids_of_adapters(model_dir: Path) -> None:
     secure = SecureMode(frozenset({"DISALLOW_REQUIREMENTS_TXT"}))
     write_adapter(model_dir / "adapters" / "a", LLAMA)
-    assert forbidden_lines(make_settings(model_dir, enable_lora="true"), secure) == []
+    assert of_forbidden(make_settings(model_dir, enable_lora="true"), secure) == []
     (write_adapter(model_dir / "adapters" / "b", LLAMA) / "requirements.txt").write_text("")
     said = "adapters/b: requirements.txt is prohibited in secure mode (DISALLOW_REQUIREMENTS_TXT)"
     with pytest.raises(OptionError) as caught:
-        forbidden_lines(make_settings(model_dir, enable_lora="true"), secure)
+        of_forbidden(make_settings(model_dir, enable_lora="true"), secure)
     assert caught.value.message == said
-    (line,) = forbidden_lines(make_settings(model_dir, enable_lora="true", adapters_on_error="warn"), secure)
-    assert line == f"warning: {said.replace(': ', ' will not be served: ', 1)}"
-    assert forbidden_lines(make_settings(model_dir), secure) == []
+    (found,) = of_forbidden(make_settings(model_dir, enable_lora="true", adapters_on_error="warn"), secure)
+    assert str(found) == f"warning: {said.replace(': ', ' will not be served: ', 1)}"
+    assert of_forbidden(make_settings(model_dir), secure) == []

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from lmi.handler.commands.checks.families import family_lines
+from lmi.handler.commands.checks.families import of_families
 
 from ....kit.api.options import load_settings
 from ....kit.models.vocabularies import vocabulary
@@ -21,7 +21,7 @@ def proposed(folder: Path, config: dict[str, Any] | None = None, **options: str)
     if config is not None:
         (folder / "config.json").write_text(json.dumps(config))
     settings = load_settings(folder, environment={}, overrides=options)
-    return [line.partition("set option.")[2] for line in family_lines(settings)]
+    return [str(finding.instead).removeprefix("option.") for finding in of_families(settings)]
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_files_that_cannot_be_read_propose_nothing(tmp_path: Path, text: str) ->
 
 def test_a_real_template() -> None:
     settings = load_settings(vocabulary("qwen3"), environment={}, overrides={})
-    assert [line.split("option.")[1] for line in family_lines(settings)] == [
-        "tool_call_parser=hermes",
-        "reasoning_parser=qwen3",
+    assert [finding.instead for finding in of_families(settings)] == [
+        "option.tool_call_parser=hermes",
+        "option.reasoning_parser=qwen3",
     ]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from lmi.handler.commands.checks.workers import worker_lines
+from lmi.handler.commands.checks.workers import of_workers
 
 from ....kit.api.handler import check_model_dir as check
 from ....kit.api.options import load_settings
@@ -44,7 +44,7 @@ def unknown(name: str, known: str) -> str:
 )
 def test_lines(options: dict[str, str], said: list[str]) -> None:
     settings = load_settings(Path("/nowhere"), environment={}, overrides=options)
-    assert list(worker_lines(settings, options)) == said
+    assert [str(finding) for finding in of_workers(settings, options)] == said
 
 
 def test_lmi_check_says_it(tmp_path: Path) -> None:

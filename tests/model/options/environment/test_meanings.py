@@ -12,7 +12,7 @@ from lmi.model.options.environment.tgi import HUGGING_FACE, TGI
 from lmi.model.options.environment.vllm_image import ARGUMENTS, LIBRARY
 
 from ....kit.api.errors import OptionError
-from ....kit.api.options import load_settings, option_named, settings_of
+from ....kit.api.options import load_settings, notes_of, option_named, settings_of
 from ....kit.api.types import Settings
 from ....kit.paths import DOCS
 
@@ -36,7 +36,7 @@ MEANINGS: list[tuple[dict[str, str], dict[str, str], dict[str, object]]] = [
     ({"HF_MODEL_ID": "a/b", "HF_REVISION": "v1", "HF_TASK": "text-embedding"}, {"revision": "v1"}, {"task": "embed"}),
     ({"HF_MODEL_ID": "a/b", "HF_MODEL_REVISION": "v2"}, {"revision": "v2"}, {"revision": "v2"}),
     ({"HF_MODEL_QUANTIZE": "awq"}, {"quantization": "awq"}, {}),
-    ({"HF_MODEL_QUANTIZE": "bitsandbytes-nf4"}, {"quantization": "bitsandbytes"}, {}),
+    ({"HF_MODEL_QUANTIZE": "bitsandbytes-nf4"}, {"quantization": "fp8"}, {}),
     ({"HF_MODEL_TRUST_REMOTE_CODE": "true"}, {"trust_remote_code": "true"}, {"trust_remote_code": True}),
     # TGI's.
     ({"MODEL_ID": "owner/model", "REVISION": "main"}, {"model": "owner/model", "revision": "main"}, {}),
@@ -175,7 +175,7 @@ def test_the_model_of_the_directory_goes_before_a_variables(tmp_path: Path) -> N
     for variable in ("HF_MODEL_ID", "MODEL_ID", "SM_VLLM_MODEL"):
         taken = load(tmp_path, {variable: "owner/model"})
         assert taken.model_id == str(tmp_path)
-        assert taken.notes == (f"{variable}=owner/model has no effect: {tmp_path} holds a model",)
+        assert notes_of(taken) == [f"{variable}=owner/model has no effect: {tmp_path} holds a model"]
         assert load(tmp_path, {variable: str(tmp_path)}).notes == ()
         # DJL Serving has downloaded it to that directory.
         assert load(tmp_path, {variable: "s3://bucket/model/"}).notes == ()
@@ -190,11 +190,11 @@ def test_the_model_of_the_directory_goes_before_a_variables(tmp_path: Path) -> N
     ],
 )
 def test_what_has_no_effect_is_said(environment: dict[str, str], note: str, tmp_path: Path) -> None:
-    assert [one for one in load(tmp_path, environment).notes if one.startswith(note)]
+    assert [one for one in notes_of(load(tmp_path, environment)) if one.startswith(note)]
 
 
 REFUSALS: list[tuple[dict[str, str], str]] = [
-    ({"HF_MODEL_QUANTIZE": "eetq"}, "HF_MODEL_QUANTIZE: expected fp8, or a quantized checkpoint (vLLM has no eetq)"),
+    ({"HF_MODEL_QUANTIZE": "exl2"}, "HF_MODEL_QUANTIZE: remove it: a checkpoint that is quantized already needs no"),
     ({"HF_MODEL_ID": "a/b", "HF_TASK": "question-answering"}, "HF_TASK: expected one of auto, text-generation"),
     ({"HF_MODEL_ID": "s3://bucket/model"}, "HF_MODEL_ID: expected a hub id or a path (only DJL Serving downloads s3://"),
     ({"HF_MODEL_TRUST_REMOTE_CODE": "yes"}, "HF_MODEL_TRUST_REMOTE_CODE: expected true or false, got 'yes'"),
@@ -233,7 +233,7 @@ def test_several_refusals_at_once(tmp_path: Path) -> None:
 
 def test_what_the_file_says_is_not_looked_at_in_the_environment(tmp_path: Path) -> None:
     assert (
-        load(tmp_path, {"HF_MODEL_QUANTIZE": "eetq"}, "option.quantize=fp8").engine_arguments["quantization"] == "fp8"
+        load(tmp_path, {"HF_MODEL_QUANTIZE": "exl2"}, "option.quantize=fp8").engine_arguments["quantization"] == "fp8"
     )
 
 
@@ -243,7 +243,7 @@ def test_what_the_file_says_is_not_looked_at_in_the_environment(tmp_path: Path) 
     [
         # dockerd-entrypoint-with-cuda-compat.sh, translateTGIToLMI
         ({"HF_MODEL_QUANTIZE": "bitsandbytes-nf4", "OPTION_QUANTIZE": "bitsandbytes-nf4"},
-         {"quantize": "bitsandbytes-nf4"}, {"quantization": "bitsandbytes"}, {"quantize": "HF_MODEL_QUANTIZE"}),
+         {"quantize": "bitsandbytes-nf4"}, {"quantization": "fp8"}, {"quantize": "HF_MODEL_QUANTIZE"}),
         ({"ENABLE_CUDA_GRAPHS": "no", "OPTION_ENFORCE_EAGER": "true"},
          {"enforce_eager": "true"}, {"enforce_eager": "true"}, {"enforce_eager": "ENABLE_CUDA_GRAPHS"}),
         ({"MAX_BATCH_SIZE": "8", "OPTION_MAX_ROLLING_BATCH_SIZE": "4"},
@@ -285,9 +285,9 @@ def test_what_djl_has_chosen_gives_way_with_a_word(tmp_path: Path) -> None:
     taken = settings_of(
         {"max_rolling_batch_size": "32"}, model_dir=str(tmp_path), environment={"SM_VLLM_MAX_NUM_SEQS": "16"}
     )
-    assert taken.notes == (
+    assert notes_of(taken) == [
         "SM_VLLM_MAX_NUM_SEQS=16 takes precedence over option.max_rolling_batch_size=32, which DJL Serving has chosen",
-    )
+    ]
 
 
 def test_the_tables_are_sound() -> None:
