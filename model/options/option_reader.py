@@ -56,9 +56,10 @@ class OptionReader:
     ) -> None:
         """Something is wrong with option `name`; the fields are Fault's."""
         told = "" if given is None else shown(given)
-        self._found(Fault(name, why, expected, told, instead, similar))
+        self.found(Fault(name, why, expected, told, instead, similar))
 
-    def _found(self, fault: Fault) -> None:
+    def found(self, fault: Fault) -> None:
+        """The same of a fault that is made already."""
         self.faults.append(fault.come_from(self._sources.get(fault.name or "")))
 
     def note(self, name: str, text: str, level: Level = "note", instead: str | None = None) -> None:
@@ -99,7 +100,7 @@ class OptionReader:
         elif option.owner == "djl":
             self.host |= {name: text} if name != SECRET else {}
         elif text and (advice := on_value(option.name, text)):
-            self._found(advice.fault(name, text))
+            self.found(advice.fault(name, text))
         elif option.unsupported:
             if text.lower() not in {"", option.default}:
                 why = f"{shown(text)} requires what this version does not support: {option.unsupported}"
@@ -145,7 +146,7 @@ class OptionReader:
             if name_of_argument(name) != name or option_named(name) or name in self._unprefixed:
                 continue
             if advice := on_name(name, text, any_version=True) or on_value(name, text):
-                self._found(advice.fault(name, text))
+                self.found(advice.fault(name, text))
 
 
 def _switch(text: str) -> str | None:

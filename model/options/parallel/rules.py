@@ -6,6 +6,7 @@ own host out for a worker, whatever the worker makes of them (ModelInfo.getLoadO
 
 from __future__ import annotations
 
+from ...errors import Fault
 from ..option_reader import OptionReader
 from ..settings import Settings
 
@@ -40,8 +41,8 @@ def check_parallel(settings: Settings, reader: OptionReader) -> None:
     if devices % parts:
         by, size = ("data_parallel_size", copies) if hosts == 1 else ("pipeline_parallel_size", stages)
         expected = f"a multiple of {reader.called(by)}={size}, as it counts all devices of the worker"
-        why = f"it counts for each of {hosts} hosts" if hosts > 1 else ""
-        reader.fault(DEGREE, why, expected=expected, given=degree)
+        across = f"{degree} (x nnodes={hosts})" if hosts > 1 else str(degree)
+        reader.found(Fault(DEGREE, expected=expected, given=across))
     reader.arguments[SIZE] = str(devices // parts)
 
 

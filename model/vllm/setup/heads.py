@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...errors import OptionError
+from ...errors import Fault, OptionError
 from ...options import Settings
 from ...options.table import name_of_argument
 
@@ -24,4 +24,4 @@ def check_heads(settings: Settings, config: Any) -> None:
     of_hosts = f" over {hosts} hosts" if hosts > 1 else ""
     option = name_of_argument("tensor_parallel_size")
     expected = f"a tensor size that divides the model's {heads} key-value heads, or a multiple of that"
-    raise OptionError.of(option, expected=expected + of_hosts, given=size)
+    raise OptionError.of_all([Fault(option, expected=expected, given=f"{size}{of_hosts}")])

@@ -36,7 +36,7 @@ FAULTS = {
         "expected a multiple of option.data_parallel_size=3, as it counts all devices of the worker, got 4"),
     "one that stages do not divide": (
         {**HOSTS, "tensor_parallel_degree": "3", "pipeline_parallel_size": "4"},
-        "expected a multiple of option.pipeline_parallel_size=4, as it counts all devices of the worker, got 3: it"),
+        "expected a multiple of option.pipeline_parallel_size=4, as it counts all devices of the worker, got 3 (x nno"),
     "no leader": ({"nnodes": "2"}, "option.master_addr: expected the leader's address with option.nnodes=2, but it is"),
     "a number beyond": ({**HOSTS, "node_rank": "2"}, "option.node_rank: expected less than option.nnodes=2, got 2"),
     "copies on several hosts": (
