@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from lmi.formatters import Request
+from lmi.formatters import Request, Response
 from lmi.handler.commands.check import check
 from lmi.handler.commands.cli import main as lmi_command
 from lmi.handler.commands.package import package as package_model
@@ -14,10 +14,10 @@ from lmi.handler.djl import dynamic_batch, frames
 from lmi.handler.djl.async_mode import AsyncBatcher
 from lmi.handler.djl.dynamic_batch import PlainBatch, Whole
 from lmi.handler.djl.frames import NOTHING as NO_FRAME
-from lmi.handler.djl.frames import Frame, frame_of_exchange, frames_of_response
+from lmi.handler.djl.frames import Frame, frame_of_exchange, frame_of_response
 from lmi.handler.djl.metrics_log import Reporter
 from lmi.handler.djl.rolling_batch import RollingBatch
-from lmi.handler.exchange import Exchange
+from lmi.handler.exchange import Exchange, State
 from lmi.handler.headers import ATTRIBUTES_HEADER, attributes_of, headers_of, request_id_of
 from lmi.handler.response_store import keep
 from lmi.handler.secure_mode import SecureMode
@@ -29,7 +29,8 @@ from lmi.handler.server.streams import AsyncService
 from lmi.handler.service import Service
 from lmi.handler.sessions.store import Store as SessionStore
 from lmi.handler.telemetry.metrics import RequestStats
-from lmi.handler.threads.pool import Workers
+from lmi.handler.threads.deferred import Deferred, Prepared
+from lmi.handler.threads.pool import Task, Workers
 from lmi.handler.threads.sweeper import Watch
 from lmi.handler.user_code.custom_handler import Relayed, RelayedReply
 from lmi.handler.user_code.dialect import dialect_of
@@ -48,6 +49,7 @@ __all__ = [
     "Access",
     "AsyncBatcher",
     "AsyncService",
+    "Deferred",
     "Exchange",
     "Exposition",
     "FormatterResponse",
@@ -55,6 +57,7 @@ __all__ = [
     "Function",
     "InputFormatter",
     "PlainBatch",
+    "Prepared",
     "Relayed",
     "RelayedReply",
     "Reporter",
@@ -63,10 +66,13 @@ __all__ = [
     "SecureMode",
     "Service",
     "SessionStore",
+    "State",
+    "Task",
     "Watch",
     "Whole",
     "Workers",
     "allowed_names",
+    "answer_of",
     "application",
     "attributes_of",
     "check_model_dir",
@@ -74,7 +80,7 @@ __all__ = [
     "djl_request_of",
     "djl_worker",
     "frame_of_exchange",
-    "frames_of_response",
+    "frame_of_response",
     "headers_of",
     "input_of",
     "keep",
@@ -102,6 +108,15 @@ def started_service(engine: Engine, directory: Path | None = None, /, **options:
     service = Service(make_settings(directory, **options), engine, given=options)
     service.start()
     return service
+
+
+def answer_of(exchange: Exchange) -> Response:
+    """The answer of one that has ended, whole; it is taken."""
+    assert exchange.finished
+    reply = exchange.call.reply
+    return Response(
+        exchange.take_all(), reply.status, reply.content_type, reply.headers, reply.failure, exchange.call.dialect
+    )
 
 
 def djl_request_of(inputs: Any) -> Request:
