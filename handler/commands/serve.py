@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from ...model.errors import LmiError
 from .arguments import KEY_VARIABLE, assignments, given_options, options_of_model, required_key
-from .terminal.loading import StartView, showing
+from .terminal import quiet_engine
 
 if TYPE_CHECKING:
     import socket
@@ -42,9 +42,11 @@ def serve(arguments: argparse.Namespace) -> None:
     with bound_sockets(arguments.host, arguments.port) as sockets:
         names = allowed_names([sock.getsockname()[0] for sock in sockets], arguments.allowed_host)
         settings = load_settings(arguments.model_dir, environment=os.environ, overrides=options)
-        with showing(settings.model_name, verbose=arguments.verbose) as view:
-            given = given_options(arguments.model_dir, options, os.environ)
-            _serve(settings, given, sockets, Access(api_key, names), arguments, view)
+        print(f"lmi: starting the engine for {settings.model_name}", flush=True)
+        if not arguments.verbose:
+            quiet_engine(sys.stdout)
+        given = given_options(arguments.model_dir, options, os.environ)
+        _serve(settings, given, sockets, Access(api_key, names), arguments)
 
 
 def _serve(
@@ -53,7 +55,6 @@ def _serve(
     sockets: Sequence[socket.socket],
     access: Access,
     arguments: argparse.Namespace,
-    view: StartView,
 ) -> None:
     from ...model.heap import freeze
     from ...model.process.client import EngineClient
@@ -77,7 +78,7 @@ def _serve(
                 access=access,
                 grace=arguments.grace,
                 keep_alive=arguments.keep_alive,
-                on_ready=lambda: _ready(view, engine.process_id, said, url if arguments.open else None),
+                on_ready=lambda: _ready(said, url if arguments.open else None),
                 playground=arguments.playground,
             )
             freeze()
@@ -90,8 +91,8 @@ def _serve(
             service.close()
 
 
-def _ready(view: StartView, process_id: int | None, said: Sequence[str], opened: str | None) -> None:
-    view.ready(process_id, said)
+def _ready(said: Sequence[str], opened: str | None) -> None:
+    print(*said, sep="\n", flush=True)
     if opened is not None:
         import webbrowser
 

@@ -88,9 +88,7 @@ def test_behind_djl_serving_what_its_plugin_judges_is_left_to_it(tmp_path: Path)
     (tmp_path / "weights.bin").write_text("")
     variables = {"OPTION_MAX_BODY_BYTES": "7"}
     delivered = {"async_mode": "true", "rolling_batch": "disable", "max_body_bytes": "7"}
-    mode(ALL).check_variables(
-        settings_of(delivered, model_dir=str(tmp_path), environment=variables), variables
-    )
+    mode(ALL).check_variables(settings_of(delivered, model_dir=str(tmp_path), environment=variables), variables)
 
 
 @pytest.mark.skipif(available() is not None, reason=str(available()))

@@ -59,7 +59,7 @@ def test_who_is_no_follower(directory: Path, overrides: dict[str, str], given: d
 
 def test_secure_mode_is_djl_servings(directory: Path, overrides: dict[str, str]) -> None:
     environment = {"SAGEMAKER_SECURE_MODE": "true", "SAGEMAKER_SECURITY_CONTROLS": "DISALLOW_TRUST_REMOTE_CODE"}
-    with pytest.raises(OptionError, match="^SAGEMAKER_SECURE_MODE: expected false without DJL Serving"):
+    with pytest.raises(OptionError, match=r"^SAGEMAKER_SECURE_MODE: expected false without DJL Serving"):
         follower_settings(directory, overrides, environment)
 
 
