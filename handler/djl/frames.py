@@ -5,6 +5,10 @@ The keys are `data`, `last`, and for an error before the first record `code` and
 and answers `{"error": ..., "code": ...}` with that status (RollingBatch and AsyncRequestManager:
 Request.addResponse). Frames are the content items of an `Output`, written as `Output.send` does: a 16-bit code, a
 message, properties, and of each item a key (length -1: none) and its length.
+
+A field holds at most 20 MiB: beyond that `Connection.OutputDecoder` throws and closes the worker's channel, which ends
+every request in flight (CodecUtils.MAX_BUFFER_SIZE; a smaller MAX_NETTY_BUFFER_SIZE of the host's is not known here).
+What is longer goes in slices.
 """
 
 from __future__ import annotations
@@ -22,20 +26,29 @@ from ...formatters.base import JSON
 from ...model.errors import GenerationError, LmiError
 from ..exchange import Exchange
 from ..headers import headers_of
-from .slices import SLICE, WHOLE, next_slice, slices
 
 __all__ = [
+    "FIELD",
     "MIN_AGE_S",
     "NOTHING",
     "Frame",
     "frame_of_exchange",
     "frame_of_fault",
-    "frames_of_response",
+    "frame_of_response",
     "message_of_batch",
+    "next_slice",
+    "slices",
     "start_of_output",
 ]
 
 log = logging.getLogger(__name__)
+
+FIELD = 20 << 20
+"""Bytes that a field may have."""
+WHOLE = FIELD - 256
+"""Bytes of an answer that goes in one frame, whose other fields are short."""
+SLICE = 8 << 20
+"""Bytes of a piece at most: a frame has other fields too, and a step carries one piece of each request."""
 
 _LENGTH = struct.Struct(">i")
 _COUNT = struct.Struct(">h")
@@ -157,7 +170,7 @@ def frame_of_exchange(exchange: Exchange, *, first: bool, merge: bool) -> Frame:
             # The same of a stream, whose first record it would look like.
             return NOTHING
         records.clear()
-        return Frame(b"", True, {**headers, **JAVAS_OWN}, exchange.failure, CODES.get(reply.status, reply.status))
+        return _frame_of_failure(exchange.failure, reply.status, headers)
     if whole and sum(map(len, records)) <= WHOLE:
         return Frame(exchange.take_all(), True, headers)
     data = next_slice(records) if records else b""
@@ -183,16 +196,38 @@ def _fitting(records: deque[bytes], room: int) -> Iterator[bytes]:
         yield records.popleft()
 
 
-def frames_of_response(answer: Response) -> list[Frame]:
-    """A whole answer that needs no engine: one frame, or several where a field does not hold it, the last one empty.
-
-    On these paths Java gives errors a body of its own (docs/decisions.md: Errors behind DJL Serving).
-    """
+def frame_of_response(answer: Response) -> Frame:
+    """A short answer of a host that has no service yet, or that says something of its own."""
     headers = headers_of(answer)
     if answer.failure is not None and answer.status >= 400:
-        status = CODES.get(answer.status, answer.status)
-        return [Frame(b"", True, {**headers, **JAVAS_OWN}, answer.failure, status)]
-    if len(answer.body) <= WHOLE:
-        return [Frame(answer.body, True, headers)]
-    first, *others = slices(answer.body)
-    return [Frame(first, headers=headers), *map(Frame, others), Frame(last=True)]
+        return _frame_of_failure(answer.failure, answer.status, headers)
+    return Frame(answer.body, True, headers)
+
+
+def _frame_of_failure(failure: LmiError, status: int, headers: Mapping[str, str]) -> Frame:
+    """On these paths Java gives errors a body of its own (docs/decisions.md: Errors behind DJL Serving)."""
+    return Frame(b"", True, {**headers, **JAVAS_OWN}, failure, CODES.get(status, status))
+
+
+def slices(record: bytes) -> list[bytes]:
+    """`record` in pieces of at most SLICE bytes, none of which ends within a character: Java reads each as text."""
+    pieces: list[bytes] = []
+    start = 0
+    while len(record) - start > SLICE:
+        end = start + SLICE
+        while end > start + SLICE - 3 and record[end] & 0xC0 == 0x80:
+            end -= 1
+        pieces.append(record[start:end])
+        start = end
+    pieces.append(record[start:] if start else record)
+    return pieces
+
+
+def next_slice(records: deque[bytes]) -> bytes:
+    """Takes the next record, or the first piece of it: the others are the next records then."""
+    record = records.popleft()
+    if len(record) <= SLICE:
+        return record
+    first, *others = slices(record)
+    records.extendleft(reversed(others))
+    return first

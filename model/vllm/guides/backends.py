@@ -12,8 +12,8 @@ What is to become part of a structural tag, as all guides of gpt-oss's conversat
 A backend that `option.structured_outputs_config` names is the only one. vLLM's `auto` asks outlines where there
 is `patternProperties` (0.26.0 to 0.32.0): outlines refuses it or lets it through, guidance enforces it.
 
-One that would take too long for a guide is not asked (model/text/grammar_limits.py). guidance limits itself besides: the
-work of each step (llguidance's ParserLimits), where it ends the text.
+One that would take too long for a guide is not asked (model/text/grammar_limits.py). guidance limits itself besides:
+the work of each step (llguidance's ParserLimits), where it ends the text.
 """
 
 from __future__ import annotations
@@ -95,11 +95,11 @@ class GuideBackends:
                     raise
                 first = first or error
                 continue
-            if name == XGRAMMAR and checked.grammar not in (None, made.grammar):
-                # It was in Lark's form, and is in EBNF now.
-                if reason := _costs(path, checked).xgrammar:
-                    first = first or ValueError(reason)
-                    continue
+            # What was in Lark's form is in EBNF now.
+            converted = name == XGRAMMAR and checked.grammar not in (None, made.grammar)
+            if converted and (reason := _costs(path, checked).xgrammar):
+                first = first or ValueError(reason)
+                continue
             if name == XGRAMMAR and (lost := passed_over(schema)):
                 for keyword in sorted({place.rpartition("/")[2] for place in lost}):
                     _tell(keyword)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from lmi.formatters import Request
+from lmi.formatters import Request, Response
 from lmi.handler.commands.check import check as check_model_dir
 from lmi.handler.commands.cli import main as lmi_command
 from lmi.handler.commands.package import package as package_model
@@ -13,28 +13,29 @@ from lmi.handler.djl import dynamic_batch, frames
 from lmi.handler.djl.async_mode import AsyncBatcher
 from lmi.handler.djl.dynamic_batch import PlainBatch, Whole
 from lmi.handler.djl.frames import NOTHING as NO_FRAME
-from lmi.handler.djl.frames import Frame, frame_of_exchange, frames_of_response
+from lmi.handler.djl.frames import Frame, frame_of_exchange, frame_of_response
 from lmi.handler.djl.metrics_log import Reporter
 from lmi.handler.djl.rolling_batch import RollingBatch
-from lmi.handler.exchange import Exchange
+from lmi.handler.exchange import Exchange, State
 from lmi.handler.headers import ATTRIBUTES_HEADER, attributes_of, headers_of, request_id_of
 from lmi.handler.response_store import keep
 from lmi.handler.secure_mode import SecureMode
 from lmi.handler.server import app
 from lmi.handler.server.access import Access, allowed_names
 from lmi.handler.server.app import application
-from lmi.handler.server.wakeups import AsyncService
+from lmi.handler.server.prometheus import Exposition
+from lmi.handler.server.streams import AsyncService
 from lmi.handler.service import Service
 from lmi.handler.sessions.store import Store as SessionStore
-from lmi.handler.sweeper import Watch
 from lmi.handler.telemetry.metrics import RequestStats
-from lmi.handler.telemetry.prometheus import Exposition
+from lmi.handler.threads.pool import Workers
+from lmi.handler.threads.sweeper import Watch
+from lmi.handler.user_code.custom_handler import Relayed, RelayedReply
 from lmi.handler.user_code.dialect import dialect_of
 from lmi.handler.user_code.extensions import load_extensions
 from lmi.handler.user_code.formatters.djl_formatters import InputFormatter, input_of
 from lmi.handler.user_code.formatters.response_formatter import FormatterResponse, response_of, text_of
 from lmi.handler.user_code.loading import Function
-from lmi.handler.user_code.pool import Workers
 from lmi.model.engine import Engine
 
 from .options import make_settings
@@ -53,16 +54,20 @@ __all__ = [
     "Function",
     "InputFormatter",
     "PlainBatch",
+    "Relayed",
+    "RelayedReply",
     "Reporter",
     "RequestStats",
     "RollingBatch",
     "SecureMode",
     "Service",
     "SessionStore",
+    "State",
     "Watch",
     "Whole",
     "Workers",
     "allowed_names",
+    "answer_of",
     "application",
     "attributes_of",
     "check_model_dir",
@@ -70,7 +75,7 @@ __all__ = [
     "djl_request_of",
     "djl_worker",
     "frame_of_exchange",
-    "frames_of_response",
+    "frame_of_response",
     "headers_of",
     "input_of",
     "keep",
@@ -93,6 +98,15 @@ def started_service(engine: Engine, directory: Path | None = None, /, **options:
     service = Service(make_settings(directory, **options), engine, given=options)
     service.start()
     return service
+
+
+def answer_of(exchange: Exchange) -> Response:
+    """The answer of one that has ended, whole; it is taken."""
+    assert exchange.finished
+    reply = exchange.call.reply
+    return Response(
+        exchange.take_all(), reply.status, reply.content_type, reply.headers, reply.failure, exchange.call.dialect
+    )
 
 
 def djl_request_of(inputs: Any) -> Request:

@@ -17,9 +17,9 @@ from typing import Any
 
 import pytest
 
-from lmi.handler.user_code import pool as workers_module
-from lmi.handler.user_code.pool import Workers
-from lmi.handler.user_code.user_loop import CALLBACK_TIMEOUT_S
+from lmi.handler.threads import pool as workers_module
+from lmi.handler.threads.pool import Workers
+from lmi.handler.threads.user_loop import CALLBACK_TIMEOUT_S
 
 from ...kit.api.errors import LmiError, RequestCancelledError, TimeLimitError, UserCodeError
 from ...kit.api.handler import Exchange
@@ -317,7 +317,7 @@ def test_a_thread_that_hangs_while_the_engine_goes_on(place: Make) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(workers_module, "MAX_STUCK", 0)
         running = made.open()
-        until(lambda: made.engine.generations and not running._busy)  # type: ignore[attr-defined]
+        until(lambda: made.engine.generations and running._writer == "none")  # type: ignore[attr-defined]
         hung = made.open(HANG)
         hangs()
         made.pass_time(51)
@@ -413,7 +413,7 @@ def test_what_has_yet_to_await_when_it_is_ended_is_cancelled_then() -> None:
     task = workers_module.Task(lambda: workers.run("slow", slow), failures.append)
     workers.submit(task)
     assert inside.wait(TIMEOUT)
-    assert [workers.drop(task), workers.drop(task)] == [True, False]
+    assert [workers.drop(task), workers.drop(task)] == [True, True]
     go.set()
     assert workers.call(lambda: 5).result(TIMEOUT) == 5
     assert (workers.stuck, workers._threads, failures) == (0, 1, [])
@@ -457,7 +457,7 @@ def test_time_while_the_engine_generates(place: Make, body: bytes) -> None:
     made = place(content_filter="hangs:judge", request_timeout="40")
     exchange = made.open(body)
     made.say(0, Started(1), Delta(0, "Hel"))
-    until(lambda: not exchange._busy)  # type: ignore[attr-defined]
+    until(lambda: exchange._writer == "none")  # type: ignore[attr-defined]
     made.pass_time(41)
     failed(exchange, TimeLimitError)
     assert made.engine.running == 0
@@ -469,7 +469,7 @@ def test_time_of_a_request_that_only_its_input_formatter_concerns(place: Make) -
     made = place(input_formatter="hangs:f", request_timeout="40")
     exchange = made.open()
     made.say(0, Started(1), Delta(0, "Hel"))
-    until(lambda: not exchange._busy)  # type: ignore[attr-defined]
+    until(lambda: exchange._writer == "none")  # type: ignore[attr-defined]
     made.pass_time(41)
     failed(exchange, TimeLimitError)
     assert made.engine.running == 0
@@ -545,7 +545,7 @@ def test_one_that_returns_after_all_is_one_too_many() -> None:
 
 ENDS = """
 import asyncio, threading, time
-from lmi.handler.user_code.pool import Workers
+from lmi.handler.threads.pool import Workers
 workers = Workers(2, 50.0)
 began = threading.Barrier(3)
 async def hang():
