@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import os
 import shlex
-import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import closing
@@ -144,15 +143,6 @@ def next_steps(url: str, settings: Settings, *, key: bool, page: bool) -> list[s
 
 
 def _command() -> str:
-    """This command, as it can be typed."""
+    """This command, as it was typed."""
     name = sys.argv[0]
-    if Path(name).name != "lmi":
-        return f"{shlex.quote(sys.executable)} -m {__package__}.cli"
-    found = shutil.which("lmi")
-    return "lmi" if found is not None and Path(found).samefile(name) else shlex.quote(_short(name))
-
-
-def _short(name: str) -> str:
-    """A path as it is from here, where that is shorter."""
-    near = os.path.relpath(name)
-    return near if len(near) < len(name) else name
+    return shlex.quote(name) if Path(name).name == "lmi" else f"{shlex.quote(sys.executable)} -m {__package__}.cli"
