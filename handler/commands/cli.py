@@ -68,10 +68,8 @@ def check(arguments: argparse.Namespace) -> None:
 def package(arguments: argparse.Namespace) -> None:
     """Writes a model directory with this handler inside."""
     from .package import package as package_directory
-    from .terminal.packing import showing_progress
 
-    with showing_progress() as progress:
-        package_directory(arguments.model_dir, arguments.output, progress=progress)
+    package_directory(arguments.model_dir, arguments.output)
 
 
 def migrate(arguments: argparse.Namespace) -> None:
@@ -181,9 +179,7 @@ def _add_serve(command: argparse.ArgumentParser) -> None:
     page.add_argument(
         "--no-playground", dest="playground", action="store_false", help="serve no page to try requests with at GET /"
     )
-    command.add_argument(
-        "--verbose", action="store_true", help="show all that the engine logs, on a terminal too, while it starts"
-    )
+    command.add_argument("--verbose", action="store_true", help="show all that vLLM logs, on a terminal too")
     command.set_defaults(run=serve)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -10,17 +11,17 @@ import msgspec
 from ...model.errors import OptionError
 from ...model.options.finding import Finding, Level
 from .check import check
-from .terminal.console import can_draw, console_on
+from .terminal import coloured
 
 __all__ = ["as_json", "findings", "report"]
 
 HEADINGS: dict[Level, tuple[str, str]] = {
-    "error": ("errors: it cannot be served as it is", "bold red"),
-    "warning": ("warnings: it is served, but not as it is written", "bold yellow"),
-    "note": ("notes", "bold cyan"),
-    "fact": ("checked", "bold green"),
+    "error": ("errors: it cannot be served as it is", "1;31"),
+    "warning": ("warnings: it is served, but not as it is written", "1;33"),
+    "note": ("notes", "1;36"),
+    "fact": ("checked", "1;32"),
 }
-"""By level, in the order in which they are told, a heading and how it looks."""
+"""By level, in the order in which they are told, a heading and how it looks (terminal.py)."""
 FORM = 1
 """Of the JSON; one that programs of before could not read has a higher one."""
 
@@ -42,13 +43,8 @@ def as_json(model_dir: Path, found: Sequence[Finding]) -> str:
 
 def report(found: Sequence[Finding]) -> None:
     """Prints them for a person."""
-    console = console_on(1) if can_draw(1) else None
     for text, style in _lines(found):
-        if console is None:
-            print(text)
-        else:
-            console.print(text, style=style, soft_wrap=True)
-            console.file.flush()
+        print(coloured(text, style, sys.stdout))
 
 
 def _lines(found: Sequence[Finding]) -> Iterator[tuple[str, str]]:

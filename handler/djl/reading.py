@@ -8,6 +8,7 @@ so here: bytes of the next message may be in it already.
 from __future__ import annotations
 
 from collections.abc import Callable
+from io import BufferedReader, FileIO
 from typing import Any
 
 from djl_python import inputs
@@ -26,7 +27,7 @@ class _Buffer:
     """A socket that has been read ahead of, as djl_python's reader asks one."""
 
     def __init__(self, conn: Any) -> None:
-        self.recv: Callable[[int], bytes] = open(conn.fileno(), "rb", CHUNK, closefd=False).read
+        self.recv: Callable[[int], bytes] = BufferedReader(FileIO(conn.fileno(), closefd=False), CHUNK).read
 
 
 def read(self: Any, conn: Any) -> None:

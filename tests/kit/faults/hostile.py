@@ -88,16 +88,13 @@ REFUSED: dict[str, tuple[Case, str]] = {
                  "structured_outputs.structural_tag"),
     "tool's schema": (forced({"type": "nonsense"}), "tools[1].function.parameters"),
     # What would never end, or take all the memory or the stack.
-    "counts": (text(guided_regex="((a{1,100}){1,100}){1,100}"), "guided_regex"),
-    "repeated nothing": (text(guided_regex="(a*){1,100}"), "guided_regex"),
-    "counts of rules": (text(guided_grammar='root ::= x{1,99}\nx ::= y{1,99}\ny ::= "a"{1,99}'), "guided_grammar"),
+    "many items in a grammar": (text(guided_grammar='start: %json {"type": "array", "maxItems": 1000000000}'),
+                                "guided_grammar"),
     "parentheses": (text(guided_regex="(" * 100_000 + "a" + ")" * 100_000), "guided_regex"),
     "parentheses in a grammar": (text(guided_grammar="root ::= " + "(" * 9_000 + '"a"' + ")" * 9_000),
                                  "guided_grammar"),
     "parentheses in a schema": (text(guided_json={"type": "string", "pattern": "(" * 30_000 + "a" + ")" * 30_000}),
                                 "guided_json"),
-    "counts in a schema": (chat(**schema({"items": {"pattern": "((a{99}){99}){99}"}})),
-                           "response_format.json_schema.schema"),
     "counts in a tool": (forced({"properties": {"a": {"pattern": "((a{99}){99}){99}"}}}),
                          "tools[1].function.parameters"),
     "many properties": (text(guided_json={"properties": {f"p{number}": {} for number in range(5_000)}}), "guided_json"),
@@ -156,6 +153,14 @@ REFUSED: dict[str, tuple[Case, str]] = {
 """What the answer must name."""
 
 HARMLESS: dict[str, Case] = {
+    "counts": text(guided_regex="((a{1,100}){1,100}){1,100}", max_tokens=200),
+    "repeated nothing": text(guided_regex="(a*){1,100}", max_tokens=200),
+    "counts of rules": text(guided_grammar='root ::= x{1,99}\nx ::= y{1,99}\ny ::= "a"{1,99}', max_tokens=200),
+    "counts in a schema": chat(**schema({"items": {"pattern": "((a{99}){99}){99}"}})),
+    "many items": text(guided_json={"type": "array", "maxItems": 10**9, "items": {"multipleOf": 3}}),
+    "intersected patterns": text(
+        guided_json={"allOf": [{"type": "string", "pattern": f"(a|b)*a(a|b){{{count}}}"} for count in range(10, 40)]}
+    ),
     "recursion": text(guided_grammar='root ::= "a" root | "b"'),
     "ambiguous": text(guided_grammar='root ::= root root | "a"', max_tokens=200),
     "large count": text(guided_regex="a{1,1000000}"),
