@@ -19,7 +19,7 @@ import pytest
 from lmi.formatters import NotReadyError
 from lmi.handler.exchange import Exchange, State
 
-from ..kit.api.errors import GenerationError, LmiError, TimeLimitError, UnavailableError
+from ..kit.api.errors import GenerationError, LmiError, TimeLimitError
 from ..kit.api.handler import Deferred, Prepared, Relayed, RelayedReply, Service, Task, Workers, started_service
 from ..kit.api.types import Delta, Event, Failed, Finish, Generation, ParsedRequest, Request, Response, Started, Token
 from ..kit.user_code.engine import ScriptedEngine
@@ -285,7 +285,7 @@ def be_ready(stage: Stage) -> None:
 
 def die(stage: Stage) -> None:
     stage.engine.down = "the engine died"
-    stage.engine.fail(list(stage.engine.sinks), UnavailableError("the engine died"))
+    stage.engine.die("the engine died")
 
 
 EVENTS: dict[str, Callable[[Stage], None]] = {
