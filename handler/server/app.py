@@ -41,11 +41,11 @@ from starlette.routing import Route as HttpRoute
 from starlette.types import Receive, Scope, Send
 
 from ...formatters import Request, Response, routed
-from ...formatters.base import Way
+from ...formatters.base import Way, attributes_of
 from ...formatters.routing import INVOCATIONS
 from ...model.errors import LmiError, OverloadedError, TimeLimitError, TooLargeError, UnavailableError
 from ..exchange import Exchange
-from ..headers import REQUEST_ID_HEADER, attributes_of, headers_of, request_id_of
+from ..headers import REQUEST_ID_HEADER, headers_of, request_id_of
 from ..service import Service
 from .access import Access
 from .adapters import AdapterRoutes

@@ -97,6 +97,10 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     user_code_timeout: Annotated[float, Option("Seconds that one call of your own code may take.", ge=0.001)] = 60.0
 
 
+DOES = {"embed": "embeds", "rank": "scores", "classify": "scores"}
+"""What a model does by its task, where it generates no text."""
+
+
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """What a model directory's configuration says. It travels to the engine's process as msgpack."""
 
@@ -269,12 +273,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def embeds(self) -> bool:
         """Whether the model makes vectors of texts, and no text."""
-        return self.task == "embed"
+        return DOES.get(self.task) == "embeds"
 
     @property
     def scores(self) -> bool:
         """Whether the model scores pairs of texts or classifies texts, and generates no text."""
-        return self.task in ("rank", "classify")
+        return DOES.get(self.task) == "scores"
 
     @property
     def pools(self) -> bool:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from lmi.formatters import Request, Response
+from lmi.formatters.base import ATTRIBUTES_HEADER, attributes_of
 from lmi.handler.commands.check import check as check_model_dir
 from lmi.handler.commands.cli import main as lmi_command
 from lmi.handler.commands.package import package as package_model
@@ -17,7 +18,7 @@ from lmi.handler.djl.frames import Frame, frame_of_exchange, frame_of_response
 from lmi.handler.djl.metrics_log import Reporter
 from lmi.handler.djl.rolling_batch import RollingBatch
 from lmi.handler.exchange import Exchange, State
-from lmi.handler.headers import ATTRIBUTES_HEADER, attributes_of, headers_of, request_id_of
+from lmi.handler.headers import headers_of, request_id_of
 from lmi.handler.response_store import keep
 from lmi.handler.secure_mode import SecureMode
 from lmi.handler.server import app
