@@ -50,8 +50,8 @@ def local_server(model: Path, pairs: Sequence[str]) -> Iterator[tuple[str, str]]
     settings = load_settings(model, environment=os.environ, overrides=options)
     if secure := secure_mode(os.environ):
         secure.check_model(settings, os.environ)
-    if settings.embeds:
-        raise OptionError(f"{model}: expected a model that generates text, found one of {settings.task}", "task")
+    if settings.pools:
+        raise OptionError(f"{model}: expected a model that generates text, found option.task={settings.task}", "task")
     engine = EngineClient(settings)
     key = secrets.token_urlsafe()
     with bound_sockets(HOST, 0) as sockets, showing_apart(settings.model_name) as view, closing(engine):
