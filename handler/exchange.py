@@ -21,6 +21,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from time import monotonic
 from typing import cast
 
 from ..formatters import ParsedRequest
@@ -40,6 +41,8 @@ log = logging.getLogger(__name__)
 
 MIN_RECORDS_BETWEEN_CHECKS = 16
 """The fewest records between two looks at how many bytes wait."""
+PATIENCE_S = 5.0
+"""Seconds that more bytes may wait than option.max_unsent_bytes: a fast client takes them meanwhile."""
 
 
 class Exchange:
@@ -50,8 +53,10 @@ class Exchange:
         "_engine",
         "_expired",
         "_meter",
+        "_newest",
         "_next_check",
         "_on_news",
+        "_patient_until",
         "_size",
         "_tickets",
         "begun",
@@ -89,6 +94,9 @@ class Exchange:
         """What an answer that is not streamed has come to, see model/text/response_limit.py."""
         self._next_check = 0
         """With how many records that wait their bytes are to be counted."""
+        self._newest: bytes | None = None
+        """The newest record when too many bytes were found to wait; until `_patient_until` they may."""
+        self._patient_until = 0.0
 
     @property
     def failure(self) -> LmiError | None:
@@ -142,7 +150,8 @@ class Exchange:
                 self.records.append(record)
                 error = self._expired
                 if error is None and len(self.records) > self._next_check:
-                    error = self._unsent_error()
+                    # Its code does not wait for a client as the engine's steps do.
+                    error = self._unsent_error(patience=0)
                 if error is not None:
                     self._end(self._failure_records(0, error))
                     break
@@ -243,21 +252,32 @@ class Exchange:
         log.warning("request %s ended: %s", self.request_id, error)
         return reply.feed(Failed.of(error), prompt)
 
-    def _unsent_error(self) -> LmiError | None:
-        """What to end with if more waits to be sent than may.
+    def _unsent_error(self, patience: float | None = None) -> LmiError | None:
+        """What to end with if more has waited than may, for `patience` seconds (else PATIENCE_S).
 
-        Counted only where as many more of the longest record could reach the limit: rarely, unless a client is slow.
+        What was made since does not count, nor does the first record, the next to be taken. Counted only where as many
+        more of the longest record could reach the limit: rarely, unless a client is slow.
         """
-        sizes = [len(record) for record in self.records.copy()]
-        waiting, limit = sum(sizes), self._admission.max_unsent_bytes
-        if waiting > limit:
-            message = f"{waiting} bytes are waiting for a slow client, expected at most {limit}"
+        if (now := monotonic()) < self._patient_until:
+            return None
+        records = list(self.records.copy())
+        sizes = [len(record) for record in records]
+        waiting, limit = sum(sizes[1:]), self._admission.max_unsent_bytes
+        if waiting <= limit:
+            self._newest = None
+            room = max((limit - waiting) // max(sizes, default=1), MIN_RECORDS_BETWEEN_CHECKS)
+            self._next_check = len(sizes) + min(room, len(sizes) + MIN_RECORDS_BETWEEN_CHECKS)
+            return None
+        patience = PATIENCE_S if patience is None else patience
+        # Where it has been taken meanwhile, so has all before it.
+        count = next((place for place, record in enumerate(records, 1) if record is self._newest), 0)
+        waited = sum(sizes[1:count]) if patience else waiting
+        if waited > limit:
+            message = f"{waited} bytes are waiting for a slow client, expected at most {limit}"
             log.warning("request %s ended: %s", self.request_id, message)
             return SlowReaderError(f"{message} (option.max_unsent_bytes)")
-        room = (limit - waiting) // max(sizes, default=1)
-        self._next_check = len(sizes) + min(
-            max(room, MIN_RECORDS_BETWEEN_CHECKS), len(sizes) + MIN_RECORDS_BETWEEN_CHECKS
-        )
+        self._newest, self._patient_until = records[-1], now + patience
+        self._next_check = 0
         return None
 
     def _failure_records(self, prompt: int, error: LmiError) -> Sequence[bytes]:

@@ -99,8 +99,19 @@ class PlainBatch:
             for request in requests
         ]
         running = [entry for entry in opened if isinstance(entry, Exchange)]
-        if not wakeup.wait(lambda: all(exchange.finished for exchange in running), deadline):
+        taken: dict[Exchange, list[bytes]] = {exchange: [] for exchange in running}
+
+        def complete() -> bool:
+            """Takes what is there of streams meanwhile, as whoever reads them alone does."""
+            for exchange, records in taken.items():
+                if exchange.call.streamed and exchange.records:
+                    records.append(exchange.take_all())
+            return all(exchange.finished for exchange in running)
+
+        if not wakeup.wait(complete, deadline):
             self._expire(running, wakeup, self._late_error())
+        for exchange, records in taken.items():
+            exchange.records.extendleft(reversed(records))
         return [self._whole(entry, request) for request, entry in zip(requests, opened, strict=True)]
 
     def _whole(self, entry: Exchange | Response, request: Request) -> Whole:
