@@ -312,8 +312,8 @@ def application(service: Service, access: Access | None = None, *, playground: b
     middleware = [Middleware(OriginForm)]
     if access.origins:
         # Without credentials: a page has to know the key, no cookie and no password of the browser's stands for it.
-        cors = {"allow_methods": METHODS, "allow_headers": ["*"], "expose_headers": ["*"]}
-        middleware.append(Middleware(CORSMiddleware, allow_origins=sorted(access.origins), **cors))
+        origins, every = sorted(access.origins), ["*"]
+        middleware.append(Middleware(CORSMiddleware, origins, METHODS, allow_headers=every, expose_headers=every))
     return Starlette(routes=routes, lifespan=server.lifespan, middleware=middleware)
 
 

@@ -151,7 +151,7 @@ class StoredSession:
 
     def _listed(self) -> list[str]:
         try:
-            return os.listdir(self.folder)
+            return [path.name for path in self.folder.iterdir()]
         except FileNotFoundError:
             return []
 

@@ -427,10 +427,10 @@ def test_unread(tmp_path: Path, clock: Clock, more: int, ended: bool, caplog: py
     made.engine.say(0, Started(1), tokens(40))
     clock.now += 4.9
     made.engine.say(0, tokens(1))
-    assert not exchange.finished
+    before = exchange.finished
     clock.now += 0.2
     made.engine.say(0, tokens(1))
-    assert exchange.finished is ended
+    assert (before, exchange.finished) == (False, ended)
     assert made.engine.running == (0 if ended else 1)
     if ended:
         assert len(exchange.records) == 43
@@ -459,19 +459,24 @@ def big(prompt: str = "a") -> Delta:
     return Delta(0, prompt * 5000, (Token(1, prompt * 5000, -0.5),))
 
 
+def words(count: int) -> list[list[Event]]:
+    """Steps of a token each."""
+    return [[tokens(1)] for _ in range(count)]
+
+
 Take = Callable[[Exchange], object]
 FAST: dict[str, tuple[list[list[Event]], Take]] = {
     "one": ([[big()]], lambda exchange: exchange.records.clear()),
     "nobody had the time": ([[big()], [tokens(1)], [big()], [tokens(9)]], lambda _: None),
     "several of one step": ([[big(), big(), tokens(5), big()]], lambda exchange: exchange.records.clear()),
     "a reader of one record a step": (
-        [[big(), big(), big(), big()], *([tokens(1)] for _ in range(9))], lambda exchange: exchange.records.popleft(),
+        [[big(), big(), big(), big()], *words(9)], lambda exchange: exchange.records.popleft(),
     ),
     "a host that sends pieces": (
-        [[big(), big()], *([tokens(1)] for _ in range(20))],
+        [[big(), big()], *words(20)],
         lambda exchange: [next_slice(exchange.records) for _ in range(2) if exchange.records],
     ),
-    "a record that is sent for longer": ([[big()], *([tokens(1)] for _ in range(9))], lambda _: None),
+    "a record that is sent for longer": ([[big()], *words(9)], lambda _: None),
 }  # fmt: skip
 
 

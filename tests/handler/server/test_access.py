@@ -304,7 +304,15 @@ ORIGINS = {
     "http://10.0.0.7:8080": "http://10.0.0.7:8080", "http://[fd00::7]:80": "http://[fd00::7]",
     "chrome-extension://abc": "chrome-extension://abc", "*": "*",
 }  # fmt: skip
-NO_ORIGINS = ["", "null", "app.example", "https://", "https://app.example/", "https://a.example,https://b.example", "**"]
+NO_ORIGINS = [
+    "",
+    "null",
+    "app.example",
+    "https://",
+    "https://app.example/",
+    "https://a.example,https://b.example",
+    "**",
+]
 
 
 @pytest.mark.parametrize("given", ORIGINS)
@@ -314,7 +322,7 @@ def test_an_origin_is_as_browsers_write_it(given: str) -> None:
 
 @pytest.mark.parametrize("given", NO_ORIGINS)
 def test_what_is_no_origin(given: str) -> None:
-    with pytest.raises(OptionError, match="--allowed-origin .*: expected a page's scheme, name and port, as https://"):
+    with pytest.raises(OptionError, match=r"--allowed-origin .*: expected a page's scheme, name and port, as https://"):
         allowed_origins([APP, given])
 
 
@@ -358,7 +366,10 @@ async def test_what_browsers_ask_before(
 ) -> None:
     """A preflight: without the key, which no browser sends there."""
     async with of_pages(*origins) as http:
-        asked = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "authorization,content-type"}
+        asked = {
+            "Access-Control-Request-Method": "POST",
+            "Access-Control-Request-Headers": "authorization,content-type",
+        }
         answer = await http.options(path, headers={"Origin": origin, **asked})
         assert answer.headers.get(MARK) == told
         assert (answer.status_code == 200) == (told is not None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,7 @@ from lmi.handler.sessions.session import StoredSession
 from ...kit.api.errors import SessionError
 from ...kit.api.handler import SessionStore as Store
 
-
-read = session_module.read
+read: Callable[[Path], Any] = vars(session_module)["read"]
 
 
 @pytest.fixture
