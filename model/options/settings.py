@@ -85,7 +85,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     max_body_bytes: Annotated[int, Option("Longest body of a request (else 413).", ge=1)] = 16 << 20
     """While it is decoded nothing else runs in the worker: less than a tenth of a second (docs/robustness.md)."""
     max_unsent_bytes: Annotated[int, Option(
-        "Bytes of one response that may wait for a slow client; beyond them the request is ended.", ge=1,
+        "Bytes of one response that may wait for a slow client; the request is ended where more wait for 5 seconds.",
+        ge=1,
     )] = 8 << 20
     max_answer_bytes: Annotated[int, Option(
         "Longest response that is not streamed; beyond it the request is ended. A token that is shown by itself "

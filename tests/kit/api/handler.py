@@ -14,7 +14,7 @@ from lmi.handler.djl import dynamic_batch, frames
 from lmi.handler.djl.async_mode import AsyncBatcher
 from lmi.handler.djl.dynamic_batch import PlainBatch, Whole
 from lmi.handler.djl.frames import NOTHING as NO_FRAME
-from lmi.handler.djl.frames import Frame, frame_of_exchange, frame_of_response
+from lmi.handler.djl.frames import Frame, frame_of_exchange, frame_of_response, next_slice
 from lmi.handler.djl.metrics_log import Reporter
 from lmi.handler.djl.rolling_batch import RollingBatch
 from lmi.handler.exchange import Exchange, State
@@ -86,6 +86,7 @@ __all__ = [
     "keep",
     "lmi_command",
     "load_extensions",
+    "next_slice",
     "package_model",
     "request_id_of",
     "response_of",
