@@ -9,6 +9,8 @@ hand.
 
 from __future__ import annotations
 
+import re
+import uuid
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
@@ -50,6 +52,7 @@ __all__ = [
     "named_record",
     "named_session",
     "own_response",
+    "request_id_of",
     "variable_part",
 ]
 
@@ -103,6 +106,14 @@ def attributes_of(headers: Iterable[tuple[str, str]]) -> dict[str, str]:
         attributes |= found
         attributes |= {name.lower(): value for name, value in found.items()}
     return attributes
+
+
+def request_id_of(given: str | None) -> str:
+    """A request's id: the one that came with it, or a new one where that could not stand in a header and in a log."""
+    return given if given and _REQUEST_ID.fullmatch(given) else str(uuid.uuid4())
+
+
+_REQUEST_ID = re.compile(r"[\w.:/+=@,;~-]{1,128}", re.ASCII)
 
 
 def named_session(request: Request) -> str:
@@ -200,11 +211,13 @@ class Dialect:
     names_model: bool
     """Whether the body's `model` may name an adapter."""
     matches: Callable[[Payload, Request, Settings], bool]
-    """Whether a body without an explicit dialect is this one's."""
+    """Whether a body without an explicit dialect is this one's; asked where it has one of `marks`."""
     parse: Callable[[Payload, Request, Settings], ParsedRequest]
     """The parsed request; raises RequestError."""
     refuse: Callable[[LmiError, Payload | None, Request, Settings], Response]
     """The response to a request that `parse` refused, or that could not be read (there is no body then)."""
+    marks: frozenset[str] | None = None
+    """The fields without any of which a body is not this one's; None: it may be anything."""
     for_formatters: Callable[[Generation, Settings], ResponseEncoder | None]
     """What output formatters of users get instead of the dialect's own response; None: that response."""
 

@@ -1,11 +1,10 @@
-"""What headers say of a body: its type, and how it is encoded (RFC 9110, 8.3 and 8.4). The same behind every host.
+"""How a body is encoded (RFC 9110, 8.4). The same behind every host.
 
 Request --decoded--> Request, as if it had come without Content-Encoding
 """
 
 from __future__ import annotations
 
-import re
 import zlib
 from dataclasses import replace
 from importlib import import_module
@@ -14,9 +13,8 @@ from typing import Any
 from ..model.errors import MediaTypeError, PayloadError, TooLargeError
 from .base import Request
 from .common.body_size import pieces_of
-from .records import JSON_LINES
 
-__all__ = ["check_content_type", "decoded", "is_encoded"]
+__all__ = ["HEADER", "decoded", "is_encoded"]
 
 HEADER = "content-encoding"
 CODINGS = {"gzip": "gzip", "x-gzip": "gzip", "deflate": "deflate", "zstd": "zstd"}
@@ -28,28 +26,6 @@ MAX_RATIO = 100
 SMALL = 1 << 20
 MAX_WINDOW = 8 << 20
 """Bytes that zstd's decoder may have to look back (RFC 9659)."""
-
-
-def check_content_type(request: Request) -> None:
-    """JSON by name, octets, or nothing said, in UTF-8. Raises MediaTypeError for anything else."""
-    given, _, parameters = request.headers.get("content-type", "").partition(";")
-    given = given.strip().lower()
-    if given not in READ_AS_JSON and not given.endswith("+json"):
-        raise MediaTypeError.of("Content-Type", given, "application/json")
-    if given == JSON_LINES and (lines := request.body.strip().count(b"\n")):
-        raise PayloadError(f"the body: expected one line of {JSON_LINES}, which is a request, got {lines + 1}")
-    charset = CHARSET.search(parameters)
-    if charset is None or charset[1].lower() in UTF_8:
-        return
-    # What is ASCII is the same in most others, as in Latin-1; in UTF-16 it has zeros.
-    if not request.body.isascii() or b"\0" in request.body:
-        raise MediaTypeError.of("Content-Type", charset[0].strip(), "charset=utf-8")
-
-
-CHARSET = re.compile(r"\bcharset\s*=\s*\"?([^\s\";]+)\"?", re.IGNORECASE)
-UTF_8 = ("utf-8", "utf8")
-READ_AS_JSON = ("", "application/json", "application/octet-stream", "text/json", JSON_LINES)
-"""A line alone, as SageMaker's batch transform sends (SplitType=Line), is a JSON object."""
 
 
 def is_encoded(request: Request) -> bool:

@@ -28,12 +28,12 @@ from ..model.errors import (
 )
 from ..model.options import Settings
 from ..model.options.settings import DOES
-from .adapters import NO_ADAPTERS, AdapterNames, NotReadyError, select, take_names, with_adapters, with_name
+from .adapters import NAMING, NO_ADAPTERS, AdapterNames, NotReadyError, select, take_names, with_adapters, with_name
 from .azure.request import DEPLOYMENT, EXTRAS
 from .base import Dialect, OpenApi, ParsedRequest, Payload, Request, Response, Way, encode
-from .coding import check_content_type, decoded
+from .coding import decoded
 from .common.body_size import LARGE
-from .common.json_body import TOO_DEEP, control_of, names_in, read_json
+from .common.json_body import TOO_DEEP, check_content_type, control_of, names_in, read_json
 from .control import NO_CONTROL, Control, is_users
 from .routing import ROUTE, routed, way_of
 from .table import DIALECTS, fallback
@@ -99,6 +99,8 @@ def detect(payload: Payload, request: Request, settings: Settings, user_dialects
         return explicit
     known = (*user_dialects, *DIALECTS)
     for candidate in known:
+        if candidate.marks is not None and candidate.marks.isdisjoint(payload):
+            continue
         if candidate.matches(payload, request, settings):
             return candidate
     usual = fallback(settings)
@@ -169,6 +171,12 @@ def read_body(request: Request) -> Payload:
     return read_json(request.body)
 
 
+def names_nothing(payload: Payload, request: Request, settings: Settings) -> bool:
+    """Whether a request says nothing by which it could name an adapter or another model, as most do."""
+    beside = NAMING.isdisjoint(request.attributes) and NAMING.isdisjoint(request.headers) and not request.query
+    return beside and NAMING.isdisjoint(payload) and settings.unknown_models != "error"
+
+
 class Hooks:
     """What a service may put around a dialect's `parse`. These change nothing."""
 
@@ -221,15 +229,18 @@ def receive(
                 dialect = detect(payload, request, settings, user_dialects)
             raise mistaken
         dialect = detect(payload, request, settings, user_dialects)
-        named = None
-        if dialect in DIALECTS:
-            named, payload = take_names(payload)
-        model = payload.get("model") if dialect.names_model else None
-        selected = select(named, model, request, settings, adapters)
-        settings = with_name(settings, selected)
         way = way_of(request, user_dialects)
         parse = (way.dialect is dialect and way.route and way.route.parse) or dialect.parse
-        call = with_adapters(parse(payload, request, settings), selected, adapters)
+        if adapters is NO_ADAPTERS and dialect in DIALECTS and names_nothing(payload, request, settings):
+            call = parse(payload, request, settings)
+        else:
+            named = None
+            if dialect in DIALECTS:
+                named, payload = take_names(payload)
+            model = payload.get("model") if dialect.names_model else None
+            selected = select(named, model, request, settings, adapters)
+            settings = with_name(settings, selected)
+            call = with_adapters(parse(payload, request, settings), selected, adapters)
         _check_task(call, settings)
         if "traceparent" in request.headers:
             call = with_trace(call, request, settings)

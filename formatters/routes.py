@@ -100,11 +100,6 @@ class Way:
     error: RequestError | None = None
     """Why it leads nowhere: it names a route that is not there."""
 
-    @property
-    def page(self) -> Page | None:
-        """What answers it without the engine."""
-        return self.route.page if self.route else None
-
 
 UNDESCRIBED = OpenApi("", lambda _: {"type": "object"}, {JSON: ()}, {JSON: ()})
 """For a dialect that has no description."""

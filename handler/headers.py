@@ -3,24 +3,16 @@
 from __future__ import annotations
 
 import re
-import uuid
 
 from ..formatters import Response
 from ..formatters.base import ResponseEncoder
 
-__all__ = ["AUTHENTICATE", "REQUEST_ID_HEADER", "headers_of", "request_id_of"]
+__all__ = ["AUTHENTICATE", "REQUEST_ID_HEADER", "headers_of"]
 
 REQUEST_ID_HEADER = "x-request-id"
 
 AUTHENTICATE = {"WWW-Authenticate": "Bearer"}
 """Of a 401 (RFC 9110, 11.6.1)."""
-
-_REQUEST_ID = re.compile(r"[\w.:/+=@,;~-]{1,128}", re.ASCII)
-
-
-def request_id_of(given: str | None) -> str:
-    """A request's id: the one that came with it, or a new one where that could not stand in a header and in a log."""
-    return given if given and _REQUEST_ID.fullmatch(given) else str(uuid.uuid4())
 
 
 def headers_of(reply: ResponseEncoder | Response) -> dict[str, str]:

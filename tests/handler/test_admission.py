@@ -407,7 +407,7 @@ class Clock:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 1000.0
-        monkeypatch.setattr("lmi.handler.exchange.monotonic", lambda: self.now)
+        monkeypatch.setattr("lmi.handler.unsent.monotonic", lambda: self.now)
 
 
 @pytest.fixture
