@@ -2,9 +2,7 @@
 
     ParsedRequest --begin--> Engine.submit;   event --> ResponseEncoder.feed --> records --> the host takes them
 
-states.py has its states, and what moves it.
-
-The way of a token (what each hop costs: docs/performance.md, The profile):
+states.py has its states. The way of a token (what each hop costs: docs/performance.md, The profile):
 
     vLLM's core             a step's EngineCoreOutputs, msgpack over ZeroMQ
     the engine's process    Core.receive -> VllmEngine.receive -> OutputSequence.grow -> Detokenizer
@@ -12,7 +10,7 @@ The way of a token (what each hop costs: docs/performance.md, The profile):
     the host, a thread      Dispatcher.step -> Exchange._feed -> ResponseEncoder.feed -> records;  one wake-up a step
     the host                RollingBatch.step, AsyncBatcher._collect or Stream.wake -> Java's socket or the client's
 
-Events come on the engine's thread and records are taken on the host's; a deque is all that the two share.
+Events come on the engine's thread, records are taken on the host's; a deque is all that the two share.
 """
 
 from __future__ import annotations

@@ -56,6 +56,7 @@ class Watched(ScriptedEngine):
 
 
 Begin = Callable[[], None]
+Host = Callable[[Service, Begin], None]
 ROUTE = {"X-Amzn-SageMaker-Custom-Attributes": "route=/v1/chat/completions"}
 
 
@@ -114,14 +115,12 @@ def server(service: Service, begin: Begin) -> None:
     asyncio.run(main())
 
 
-MORE = {rolling_by_the_body: 4, server: 3}
+MORE: dict[Host, int] = {rolling_by_the_body: 4, server: 3}
 """How many more, where dialects are asked whether a body is theirs, and where HTTP is read by our own server."""
 
 
 @pytest.mark.parametrize("host", [rolling, asynchronous, rolling_by_the_body, server])
-def test_a_chat_passes_few_files_and_none_is_long(
-    host: Callable[[Service, Begin], None], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_chat_passes_few_files_and_none_is_long(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     if host is not server:
         if why := available():
             pytest.skip(why)
