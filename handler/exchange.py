@@ -211,7 +211,6 @@ class Exchange:
                 return
             self._state = State.ENDING
         self._deliver(error)
-        self._engine.abort(self._tickets)
         self._notify()
 
     def abort(self) -> None:

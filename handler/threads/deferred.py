@@ -104,6 +104,7 @@ class Deferred(Exchange):
 
     def expire(self, error: LmiError) -> None:
         """Ends it with an error: now, or when our own code returns that writes the answer."""
+        free = False
         with self._lock:
             if self._state in OVER:
                 return

@@ -28,7 +28,8 @@ from lmi.handler.server.streams import AsyncService
 from lmi.handler.service import Service
 from lmi.handler.sessions.store import Store as SessionStore
 from lmi.handler.telemetry.metrics import RequestStats
-from lmi.handler.threads.pool import Workers
+from lmi.handler.threads.deferred import Deferred, Prepared
+from lmi.handler.threads.pool import Task, Workers
 from lmi.handler.threads.sweeper import Watch
 from lmi.handler.user_code.custom_handler import Relayed, RelayedReply
 from lmi.handler.user_code.dialect import dialect_of
@@ -47,6 +48,7 @@ __all__ = [
     "Access",
     "AsyncBatcher",
     "AsyncService",
+    "Deferred",
     "Exchange",
     "Exposition",
     "FormatterResponse",
@@ -54,6 +56,7 @@ __all__ = [
     "Function",
     "InputFormatter",
     "PlainBatch",
+    "Prepared",
     "Relayed",
     "RelayedReply",
     "Reporter",
@@ -63,6 +66,7 @@ __all__ = [
     "Service",
     "SessionStore",
     "State",
+    "Task",
     "Watch",
     "Whole",
     "Workers",
