@@ -29,7 +29,6 @@ FLOORS = {
     "handler/commands": 78,
     "handler/commands/chat": 70,
     "handler/commands/checks": 98,
-    "handler/commands/terminal": 61,
     "handler/djl": 66,
     "handler/server": 89,
     "handler/server/playground": 96,

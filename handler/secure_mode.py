@@ -2,17 +2,14 @@
 
     SAGEMAKER_SECURE_MODE=true
     SAGEMAKER_SECURITY_CONTROLS=DISALLOW_...,...      what is forbidden
-    SAGEMAKER_UNTRUSTED_CHANNELS=folder,...           where files are looked at
 
-Behind DJL Serving its plugin checks a model before the worker starts. On the local server, and in `lmi check`, this
-does, by the plugin's rules (plugins/secure-mode, 0.36). On every host this checks what the plugin does not look at:
-options that come from variables other than OPTION_*, and adapters, for of those in `lora_cache_dir` DJL Serving knows
-nothing.
+DJL Serving's plugin checks a model before the worker starts (plugins/secure-mode, 0.36): files, serving.properties,
+OPTION_*, entry point. Here is what it does not look at: options that come from other variables, and adapters, for of
+those in `lora_cache_dir` DJL Serving knows nothing. Without DJL Serving nobody checks the model: nothing is served.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Iterator, Mapping
@@ -20,26 +17,21 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..model.errors import AdapterForbiddenError, OptionError
-from ..model.options import Settings, read_properties
-from ..model.options.combined import is_users
+from ..model.options import Settings
 from ..model.options.environment.reading import naming
 from ..model.options.properties import option_of_variable
 from ..model.options.refusal import refuse
 from ..model.options.table import option_named
-from .model_code import entry_point_of, has_own_code
 
-__all__ = ["SecureMode", "secure_mode"]
+__all__ = ["SecureMode", "refuse_secure_mode", "secure_mode"]
 
-MODE, CONTROLS, CHANNELS = "SAGEMAKER_SECURE_MODE", "SAGEMAKER_SECURITY_CONTROLS", "SAGEMAKER_UNTRUSTED_CHANNELS"
+MODE, CONTROLS = "SAGEMAKER_SECURE_MODE", "SAGEMAKER_SECURITY_CONTROLS"
 REQUIREMENTS = "DISALLOW_REQUIREMENTS_TXT"
 PICKLES = "DISALLOW_PICKLE_FILES"
 REMOTE_CODE = "DISALLOW_TRUST_REMOTE_CODE"
 SCRIPTS = "DISALLOW_CUSTOM_INFERENCE_SCRIPTS"
-TEMPLATES = "DISALLOW_CHAT_TEMPLATE"
 
 PICKLE = re.compile(r".*\.(bin|pt|pth|ckpt|pkl)", re.IGNORECASE)
-INTERPRETERS = ("/opt/djl/vllm_venv/bin/python", "/usr/bin/python3")
-"""What option.pythonExecutable may be."""
 
 # fmt: off
 ALLOWED = frozenset({
@@ -77,36 +69,15 @@ class SecureMode:
     """What the platform forbids."""
 
     controls: frozenset[str]
-    channels: tuple[str, ...]
-    """The folders whose files nobody vouches for."""
-
-    def check_model(self, settings: Settings, environment: Mapping[str, str]) -> None:
-        """Raises one OptionError for all that is forbidden of a model."""
-        with naming(settings.sources):
-            refuse(
-                [
-                    *_properties(settings, environment),
-                    *_variables(settings, environment),
-                    *self._options(settings),
-                    *self._scripts(settings),
-                    *(fault for channel in self.channels for fault in self._files(Path(channel))),
-                ]
-            )
 
     def check_variables(self, settings: Settings, environment: Mapping[str, str]) -> None:
-        """The same behind DJL Serving, whose plugin has looked at the files, serving.properties and OPTION_*."""
+        """Raises one OptionError for all options that are forbidden and come from variables other than OPTION_*."""
         with naming(settings.sources):
-            refuse([*_variables(settings, environment), *self._options(settings), *self._scripts(settings)])
-
-    def check_entry_point(self, settings: Settings, environment: Mapping[str, str]) -> None:
-        """Raises OptionError for an entry point that DJL Serving would not load: any but its own, this one too."""
-        entry = entry_point_of(settings, environment)
-        if SCRIPTS in self.controls and entry and not entry.startswith("djl_python."):
-            raise OptionError(
-                f"option.entryPoint: {entry} is prohibited by DJL Serving in secure mode ({SCRIPTS}), which this "
-                "handler cannot change; lmi serve does without it",
-                "entryPoint",
-            )
+            faults = [*_variables(settings, environment)]
+            if REMOTE_CODE in self.controls and settings.trust_remote_code:
+                expected = f"expected false in secure mode ({REMOTE_CODE})"
+                faults.append(("trust_remote_code", f"option.trust_remote_code: {expected}"))
+            refuse(faults)
 
     def check_adapter(self, folder: Path) -> None:
         """Raises AdapterForbiddenError for what is forbidden in an adapter's folder."""
@@ -114,39 +85,7 @@ class SecureMode:
             if control in self.controls and (folder / name).is_file():
                 raise AdapterForbiddenError(f"{name} is prohibited in secure mode ({control})", "src")
         if PICKLES in self.controls and (pickle := _pickle(folder)) is not None:
-            raise AdapterForbiddenError(f"{pickle.name}: pickles are prohibited in secure mode ({PICKLES})", "src")
-
-    def _options(self, settings: Settings) -> Iterator[Fault]:
-        if REMOTE_CODE in self.controls and settings.trust_remote_code:
-            yield "trust_remote_code", f"option.trust_remote_code: expected false in secure mode ({REMOTE_CODE})"
-        if TEMPLATES in self.controls and settings.chat_template is not None:
-            yield "chat_template", f"option.chat_template: prohibited in secure mode ({TEMPLATES})"
-        if TEMPLATES in self.controls and settings.request_chat_template:
-            yield "request_chat_template", f"option.request_chat_template: prohibited in secure mode ({TEMPLATES})"
-        python = settings.host.get("pythonExecutable")
-        if python is not None and python not in INTERPRETERS:
-            expected = f"expected {' or '.join(INTERPRETERS)} in secure mode"
-            yield "pythonExecutable", f"option.pythonExecutable: {expected}, got {python!r}"
-
-    def _scripts(self, settings: Settings) -> Iterator[Fault]:
-        directory = Path(settings.model_dir)
-        if REQUIREMENTS in self.controls and (directory / "requirements.txt").is_file():
-            yield REQUIREMENTS, f"{directory / 'requirements.txt'}: prohibited in secure mode ({REQUIREMENTS})"
-        # DJL Serving looks at its entry point and at model.py; what else is user code here, it knows nothing of.
-        plugins = (settings.tool_parser_plugin, settings.reasoning_parser_plugin)
-        if SCRIPTS in self.controls and (has_own_code(settings) or is_users(settings.backend) or any(plugins)):
-            said = "code of your own (model.py, formatters, filters, dialects, engines, parsers)"
-            yield SCRIPTS, f"{directory}: {said} is prohibited in secure mode ({SCRIPTS})"
-
-    def _files(self, channel: Path) -> Iterator[Fault]:
-        if not channel.is_dir():
-            yield CHANNELS, f"{CHANNELS}: expected folders, got {str(channel)!r}, which is none"
-            return
-        if PICKLES in self.controls and (pickle := _pickle(channel)) is not None:
-            yield PICKLES, f"{pickle}: only safetensors are permitted in secure mode ({PICKLES})"
-        for file in _walked(channel) if TEMPLATES in self.controls else ():
-            if file.name == "tokenizer_config.json" and _has_template(file):
-                yield TEMPLATES, f"{file}: chat_template is prohibited in secure mode ({TEMPLATES})"
+            raise AdapterForbiddenError(f"{pickle}: pickles are prohibited in secure mode ({PICKLES})", "src")
 
 
 def secure_mode(environment: Mapping[str, str]) -> SecureMode | None:
@@ -156,24 +95,13 @@ def secure_mode(environment: Mapping[str, str]) -> SecureMode | None:
     controls = environment.get(CONTROLS)
     if controls is None:
         raise OptionError(f"{CONTROLS}: expected what {MODE}=true forbids, it is not set", CONTROLS)
-    channels = environment.get(CHANNELS, "").split(",")
-    return SecureMode(
-        frozenset(control.strip() for control in controls.split(",")),
-        tuple(channel.strip() for channel in channels if channel.strip()),
-    )
+    return SecureMode(frozenset(control.strip() for control in controls.split(",")))
 
 
-def _properties(settings: Settings, environment: Mapping[str, str]) -> Iterator[Fault]:
-    """The properties that nobody may set: of serving.properties, and of OPTION_* in the environment."""
-    file = Path(settings.model_dir, "serving.properties")
-    names = [*read_properties(file.read_bytes().decode("latin-1"))] if file.is_file() else []
-    for variable in environment:
-        if variable.startswith("OPTION_") and environment[variable]:
-            name = variable.removeprefix("OPTION_").lower()
-            names.append("option.entryPoint" if name == "entrypoint" else f"option.{name}")
-    for name in dict.fromkeys(names):
-        if name not in ALLOWED:
-            yield name.removeprefix("option."), f"{name}: DJL Serving prohibits this property in secure mode"
+def refuse_secure_mode(environment: Mapping[str, str]) -> None:
+    """For what serves without DJL Serving: raises OptionError where secure mode is on."""
+    if secure_mode(environment) is not None:
+        raise OptionError(f"{MODE}: expected false without DJL Serving, which enforces it, got true", MODE)
 
 
 def _variables(settings: Settings, environment: Mapping[str, str]) -> Iterator[Fault]:
@@ -198,20 +126,7 @@ def _permitted(name: str) -> bool:
     return any(f"option.{one}" in ALLOWED for one in (option.names if option else (name,)))
 
 
-def _walked(folder: Path) -> Iterator[Path]:
-    for place, folders, files in os.walk(folder):
-        yield from (Path(place, name) for name in sorted([*folders, *files]))
-
-
-def _pickle(folder: Path) -> Path | None:
-    """A file, or anything else, of a name that pickles have."""
-    return next((path for path in _walked(folder) if PICKLE.fullmatch(path.name)), None)
-
-
-def _has_template(file: Path) -> bool:
-    try:
-        config = json.loads(file.read_bytes())
-    except (OSError, ValueError, RecursionError):
-        # Nobody can read a template from it either.
-        return False
-    return isinstance(config, dict) and "chat_template" in config
+def _pickle(folder: Path) -> str | None:
+    """The name of a file, or of anything else, that pickles have."""
+    names = (name for _, folders, files in os.walk(folder) for name in sorted([*folders, *files]))
+    return next((name for name in names if PICKLE.fullmatch(name)), None)

@@ -15,10 +15,8 @@ __all__ = [
     "NOISE",
     "OUT_OF_MEMORY",
     "PROCESSOR_FAILED",
-    "START_FACTS",
     "START_FAILED",
     "START_MEMORY",
-    "START_STEPS",
     "own_words",
     "says_nothing",
 ]
@@ -111,26 +109,9 @@ MORE = (
     (_SHAPES, "the weights do not fit config.json"),
 )  # fmt: skip
 
-# How far a start is: for who watches it on a terminal.
-
 START_MEMORY = frozenset({
     "Model loading took %s GiB memory and %.6f seconds",
     "Model loading took %s GiB and %.6f seconds",
     "Available KV cache memory: %s GiB",
 })  # fmt: skip
 """Lines of the log, with numbers only, in which vLLM's processes say what they took of a device's memory."""
-
-START_FACTS = (
-    (re.compile(r"Model loading took (?P<value>[\d.]+ GiB)"), "memory of the weights"),
-    (re.compile(r"Available KV cache memory: (?P<value>[\d.]+ GiB)"), "memory of the KV cache"),
-)
-
-_SHARE = r"\d+%.*?\b(?P<done>\d+)/(?P<total>\d+)"
-"""A bar of progress, as tqdm writes it."""
-
-START_STEPS = (
-    (re.compile(r"Resolved architecture: "), "reading the model's configuration"),
-    (re.compile(rf"Loading [^:|]*(?:shards|weights|loader|Streamer)[^:|]*:\s*{_SHARE}"), "loading weights"),
-    (re.compile(rf"Capturing [^:|]*CUDA graphs[^:|]*(?:\([^)]*\))?:\s*{_SHARE}"), "capturing CUDA graphs"),
-)
-"""What a line tells the beginning of, or, where it is a bar, the progress of."""

@@ -8,6 +8,5 @@ follow.py       this host's part of a model on several
 package.py      model.tar.gz
 migrate.py      other containers' configurations (migrate_source.py: what it reads, migrate_rules.py: what differs,
                 migrate_entry.py: what it writes)
-completion.py   the shell's
-terminal/       what is shown on a terminal meanwhile
+terminal.py     colours, and less of vLLM's lines, where a person reads them
 """

@@ -37,7 +37,7 @@ from ..user_code.extensions import load_extensions
 from .arguments import options_of_model
 from .checks.adapters import adapter_lines, forbidden_lines
 from .checks.families import family_lines
-from .checks.workers import Machine, worker_lines
+from .checks.workers import worker_lines
 
 __all__ = ["check"]
 
@@ -76,11 +76,9 @@ def check(
     secure = secure_mode(environment)
     with naming(settings.sources):
         if secure is not None:
-            # Before user code is executed, which it may forbid.
-            secure.check_model(settings, environment)
-            secure.check_entry_point(settings, environment)
+            secure.check_variables(settings, environment)
         model = f"model: {given or settings.model_id}, not checked" if downloaded or not files else ""
-        workers = worker_lines(settings, options, environment, Machine.here(environment))
+        workers = list(worker_lines(settings, options))
         return _lines(settings, environment, model, secure, workers, adapters=files)
 
 

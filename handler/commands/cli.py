@@ -15,7 +15,7 @@ from ...model.log_filters import configure
 from ..server.sockets import KEEP_ALIVE_S
 from .arguments import assignment, assignments, seconds, whole_seconds
 
-__all__ = ["assignments", "main", "parser"]
+__all__ = ["assignments", "main"]
 
 MOVED = {"bench": 'make bench ARGS="--url ..."', "demo-model": "make demo-model DIRECTORY=..."}
 """By the name of a former command, what does it now."""
@@ -68,10 +68,8 @@ def check(arguments: argparse.Namespace) -> None:
 def package(arguments: argparse.Namespace) -> None:
     """Writes a model directory with this handler inside."""
     from .package import package as package_directory
-    from .terminal.packing import showing_progress
 
-    with showing_progress() as progress:
-        package_directory(arguments.model_dir, arguments.output, progress=progress)
+    package_directory(arguments.model_dir, arguments.output)
 
 
 def migrate(arguments: argparse.Namespace) -> None:
@@ -90,14 +88,7 @@ def migrate(arguments: argparse.Namespace) -> None:
         print(f"lmi: {line}", file=sys.stderr)
 
 
-def completion(arguments: argparse.Namespace) -> None:
-    """Prints what a shell completes this command by."""
-    from .completion import script
-
-    print(script(parser(), arguments.shell))
-
-
-def parser() -> argparse.ArgumentParser:
+def _parser() -> argparse.ArgumentParser:
     """The command line."""
     root = argparse.ArgumentParser(
         prog="lmi", description="A model handler for DJL Serving and SageMaker's LMI container."
@@ -132,9 +123,6 @@ def parser() -> argparse.ArgumentParser:
     command.add_argument("--force", action="store_true", help="write over a file that is there")
     command.set_defaults(run=migrate)
 
-    command = commands.add_parser("completion", help="print what a shell completes this command by")
-    command.add_argument("shell", choices=("bash", "zsh", "fish"))
-    command.set_defaults(run=completion)
     return root
 
 
@@ -198,9 +186,7 @@ def _add_serve(command: argparse.ArgumentParser) -> None:
     page.add_argument(
         "--no-playground", dest="playground", action="store_false", help="serve no page to try requests with at GET /"
     )
-    command.add_argument(
-        "--verbose", action="store_true", help="show all that the engine logs, on a terminal too, while it starts"
-    )
+    command.add_argument("--verbose", action="store_true", help="show all that vLLM logs, on a terminal too")
     command.set_defaults(run=serve)
 
 
@@ -216,7 +202,7 @@ def _add_chat(command: argparse.ArgumentParser) -> None:
 
 
 def _parsed(given: Sequence[str]) -> argparse.Namespace:
-    root = parser()
+    root = _parser()
     parsed, left = root.parse_known_args(given)
     # argparse gives an argument that may be left out no place behind options (mended in Python 3.13).
     if len(left) == 1 and not left[0].startswith("-") and vars(parsed).get("question", "") is None:

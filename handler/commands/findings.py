@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
@@ -20,18 +21,18 @@ from ...model.options.advice.meant import meant
 from ...model.options.properties import gather
 from ...model.options.table import option_named
 from .check import check
-from .terminal.console import can_draw, console_on
+from .terminal import coloured
 
 __all__ = ["Finding", "as_json", "findings", "report"]
 
 Level = Literal["error", "warning", "note", "fact"]
 HEADINGS: dict[Level, tuple[str, str]] = {
-    "error": ("errors: it cannot be served as it is", "bold red"),
-    "warning": ("warnings: it is served, but not as it is written", "bold yellow"),
-    "note": ("notes", "bold cyan"),
-    "fact": ("checked", "bold green"),
+    "error": ("errors: it cannot be served as it is", "1;31"),
+    "warning": ("warnings: it is served, but not as it is written", "1;33"),
+    "note": ("notes", "1;36"),
+    "fact": ("checked", "1;32"),
 }
-"""By level, in the order in which they are told, a heading and how it looks."""
+"""By level, in the order in which they are told, a heading and how it looks (terminal.py)."""
 FORM = 1
 """Of the JSON; one that programs of before could not read has a higher one."""
 
@@ -109,13 +110,8 @@ def as_json(model_dir: Path, found: Sequence[Finding]) -> str:
 
 def report(found: Sequence[Finding]) -> None:
     """Prints them for a person."""
-    console = console_on(1) if can_draw(1) else None
     for text, style in _lines(found):
-        if console is None:
-            print(text)
-        else:
-            console.print(text, style=style, soft_wrap=True)
-            console.file.flush()
+        print(coloured(text, style, sys.stdout))
 
 
 def _lines(found: Sequence[Finding]) -> Iterator[tuple[str, str]]:
@@ -127,4 +123,4 @@ def _lines(found: Sequence[Finding]) -> Iterator[tuple[str, str]]:
         for finding in group:
             yield f"  {finding.message}", ""
             if finding.instead and f"write {finding.instead}" not in finding.message:
-                yield f"    write {finding.instead}", "bold"
+                yield f"    write {finding.instead}", "1"

@@ -25,7 +25,7 @@ from ...model.nodes.messages import Ended
 from ...model.options import Settings, load_settings
 from ...model.process.child import EngineChild
 from ...model.process.messages import EngineFailed, Ready
-from ..secure_mode import secure_mode
+from ..secure_mode import refuse_secure_mode
 from .arguments import options_of_model
 
 __all__ = ["follow", "follower_settings"]
@@ -36,6 +36,7 @@ SIGNALS_S = 0.2
 
 def follower_settings(model: Path, overrides: Mapping[str, str], environment: Mapping[str, str]) -> Settings:
     """The settings of a follower; raises OptionError where it is to be none."""
+    refuse_secure_mode(environment)
     options = options_of_model(model) | dict(overrides)
     settings = load_settings(model, environment=environment, overrides=options)
     parallel = settings.parallel
@@ -44,8 +45,6 @@ def follower_settings(model: Path, overrides: Mapping[str, str], environment: Ma
     if parallel.node_rank == 0:
         expected = f"expected 1 to {parallel.nnodes - 1}, the number of this host, got 0, which is the leader's"
         raise OptionError(f"option.node_rank: {expected}", "node_rank")
-    if secure := secure_mode(environment):
-        secure.check_model(settings, environment)
     return settings
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import os
 import shlex
-import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import closing
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from ...model.errors import LmiError
 from .arguments import KEY_VARIABLE, assignments, given_options, options_of_model, required_key
-from .terminal.loading import StartView, showing
+from .terminal import quiet_engine
 
 if TYPE_CHECKING:
     import socket
@@ -32,21 +31,22 @@ __all__ = ["next_steps", "serve", "service_for"]
 def serve(arguments: argparse.Namespace) -> None:
     """Serves a model on this machine."""
     from ...model.options import load_settings
-    from ..secure_mode import secure_mode
+    from ..secure_mode import refuse_secure_mode
     from ..server.access import Access, allowed_names, allowed_origins
     from ..server.sockets import bound_sockets
 
+    refuse_secure_mode(os.environ)
     options = options_of_model(arguments.model_dir) | assignments(arguments.set)
     api_key = required_key(arguments.api_key, os.environ)
     origins = allowed_origins(arguments.allowed_origin)
     with bound_sockets(arguments.host, arguments.port) as sockets:
         names = allowed_names([sock.getsockname()[0] for sock in sockets], arguments.allowed_host)
         settings = load_settings(arguments.model_dir, environment=os.environ, overrides=options)
-        if secure := secure_mode(os.environ):
-            secure.check_model(settings, os.environ)
-        with showing(settings.model_name, verbose=arguments.verbose) as view:
-            given = given_options(arguments.model_dir, options, os.environ)
-            _serve(settings, given, sockets, Access(api_key, names, origins), arguments, view)
+        print(f"lmi: starting the engine for {settings.model_name}", flush=True)
+        if not arguments.verbose:
+            quiet_engine(sys.stdout)
+        given = given_options(arguments.model_dir, options, os.environ)
+        _serve(settings, given, sockets, Access(api_key, names, origins), arguments)
 
 
 def _serve(
@@ -55,7 +55,6 @@ def _serve(
     sockets: Sequence[socket.socket],
     access: Access,
     arguments: argparse.Namespace,
-    view: StartView,
 ) -> None:
     from ...model.heap import freeze
     from ...model.process.client import EngineClient
@@ -79,7 +78,7 @@ def _serve(
                 access=access,
                 grace=arguments.grace,
                 keep_alive=arguments.keep_alive,
-                on_ready=lambda: _ready(view, engine.process_id, said, url if arguments.open else None),
+                on_ready=lambda: _ready(said, url if arguments.open else None),
                 playground=arguments.playground,
             )
             freeze()
@@ -92,8 +91,8 @@ def _serve(
             service.close()
 
 
-def _ready(view: StartView, process_id: int | None, said: Sequence[str], opened: str | None) -> None:
-    view.ready(process_id, said)
+def _ready(said: Sequence[str], opened: str | None) -> None:
+    print(*said, sep="\n", flush=True)
     if opened is not None:
         import webbrowser
 
@@ -145,15 +144,6 @@ def next_steps(url: str, settings: Settings, *, key: bool, page: bool) -> list[s
 
 
 def _command() -> str:
-    """This command, as it can be typed."""
+    """This command, as it was typed."""
     name = sys.argv[0]
-    if Path(name).name != "lmi":
-        return f"{shlex.quote(sys.executable)} -m {__package__}.cli"
-    found = shutil.which("lmi")
-    return "lmi" if found is not None and Path(found).samefile(name) else shlex.quote(_short(name))
-
-
-def _short(name: str) -> str:
-    """A path as it is from here, where that is shorter."""
-    near = os.path.relpath(name)
-    return near if len(near) < len(name) else name
+    return shlex.quote(name) if Path(name).name == "lmi" else f"{shlex.quote(sys.executable)} -m {__package__}.cli"

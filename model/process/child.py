@@ -42,9 +42,14 @@ class EngineChild:
     """The engine's process, the channel to it, and the sinks of what runs in it."""
 
     def __init__(
-        self, settings: Settings, adapters: tuple[Adapter, ...] = (), environment: Mapping[str, str] | None = None
+        self,
+        settings: Settings,
+        adapters: tuple[Adapter, ...] = (),
+        environment: Mapping[str, str] | None = None,
+        output: int | None = None,
     ) -> None:
-        """`environment`: what its process has there unless this one's says otherwise."""
+        """`environment`: what its process has there unless this one's says otherwise; `output`: the descriptor of its
+        standard output."""
         ours, theirs = socket.socketpair()
         # For sockets, whose paths may not be long.
         self._scratch = tempfile.mkdtemp(prefix="lmi-", dir="/tmp" if len(tempfile.gettempdir()) > 50 else None)
@@ -54,6 +59,7 @@ class EngineChild:
             command,
             pass_fds=[theirs.fileno()],
             stdin=subprocess.DEVNULL,
+            stdout=output,
             env={**given, SCRATCH: self._scratch},
             **PROCESS_GROUP,
         )

@@ -66,11 +66,18 @@ class EngineClient:
     """An Engine (model/engine.py) whose backend runs in another process. All methods may be called from any thread."""
 
     def __init__(
-        self, settings: Settings, *, pauses: Sequence[float] = REBUILD_PAUSES_S, tries: int = MAX_FAILED_REBUILDS
+        self,
+        settings: Settings,
+        *,
+        pauses: Sequence[float] = REBUILD_PAUSES_S,
+        tries: int = MAX_FAILED_REBUILDS,
+        output: int | None = None,
     ) -> None:
+        """`output`: the descriptor that takes what the engine writes to standard output; None: this process' own."""
         self._settings = settings
         self._pauses = pauses
         self._tries = tries
+        self._output = output
         self._numbers = count(1)
         self._dispatcher = Dispatcher()
         self.adapters = AdapterCalls(self._channel, lambda: self._rebuild_timeout is not None)
@@ -125,7 +132,7 @@ class EngineClient:
     def launch(self) -> None:
         """Starts the engine's process, for whoever has something else to do before `start`; raises StartError."""
         try:
-            self._starting_child = EngineChild(self._settings, self.adapters.for_start())
+            self._starting_child = EngineChild(self._settings, self.adapters.for_start(), output=self._output)
         except OSError as error:
             raise StartError(f"the engine's process could not be started: {error}") from error
         self._launched = True

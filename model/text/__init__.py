@@ -10,5 +10,5 @@ prompt_tokens.py      what is told of a prompt of which only the tokens are want
 template_messages.py  the messages of a conversation as chat templates take them
 efforts.py            how much a model is to think, of what it knows
 chat_template.py      the template that the options give instead of the model's
-grammar_limits.py     what a grammar may repeat; structural_tags.py: the same of a guide of guides
+grammar_limits.py     what takes a backend of grammars too long; structural_tags.py: the same of a guide of guides
 """

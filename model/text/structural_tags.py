@@ -12,7 +12,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from .grammar_limits import check_grammar, check_regex, check_schema
+from .grammar_limits import Costs, grammar_costs, regex_costs, schema_costs
 
 __all__ = ["FORMATS", "check_structural_tag"]
 
@@ -20,16 +20,16 @@ MAX_CHARACTERS = 64 << 10
 MAX_DEPTH = 16
 """Formats within formats."""
 
-Member = tuple[str, Callable[[str], None] | None]
-"""What is a format's own, and what it is held to."""
+Member = tuple[str, Callable[[str], Costs] | None]
+"""What is a format's own, and what xgrammar, which alone takes it, would have of it."""
 
 FORMATS: Mapping[str, Member | None] = {
     "const_string": None,
     "any_text": None,
-    "json_schema": ("json_schema", check_schema),
-    "qwen_xml_parameter": ("json_schema", check_schema),
-    "regex": ("pattern", check_regex),
-    "grammar": ("grammar", check_grammar),
+    "json_schema": ("json_schema", schema_costs),
+    "qwen_xml_parameter": ("json_schema", schema_costs),
+    "regex": ("pattern", regex_costs),
+    "grammar": ("grammar", grammar_costs),
     "sequence": ("elements", None),
     "or": ("elements", None),
     "optional": ("content", None),
@@ -59,7 +59,12 @@ def check_structural_tag(text: str) -> None:
     for structure in structures if isinstance(structures, list) else ():
         # The compiler reports what else is wrong with it.
         if isinstance(structure, dict):
-            check_schema(json.dumps(structure.get("schema")))
+            _check(schema_costs(json.dumps(structure.get("schema"))))
+
+
+def _check(costs: Costs) -> None:
+    if costs.xgrammar:
+        raise ValueError(costs.xgrammar)
 
 
 def _check_format(given: Any, depth: int) -> None:
@@ -80,10 +85,10 @@ def _check_format(given: Any, depth: int) -> None:
     member = FORMATS[kind]
     if member is None:
         return
-    name, check = member
+    name, costs = member
     inner = given.get(name)
-    if check is not None:
-        check(inner if isinstance(inner, str) else json.dumps(inner))
+    if costs is not None:
+        _check(costs(inner if isinstance(inner, str) else json.dumps(inner)))
         return
     for one in inner if isinstance(inner, list) else [inner]:
         _check_format(one, depth + 1)

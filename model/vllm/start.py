@@ -25,6 +25,7 @@ from .setup.heads import check_heads
 from .setup.hosts import joined_by_others
 from .setup.lmcache import configure
 from .setup.plugins import import_plugins
+from .setup.steps import step
 from .typical import Typical
 from .watch import end_with, killed, started
 
@@ -43,7 +44,8 @@ def make_core(settings: Settings, typical: Typical | None = None) -> Core:
     `typical` may change its arguments and its VllmConfig. Raises OptionError, StartError for a part of vLLM that is
     missing, and whatever vLLM raises.
     """
-    config, arguments = make_config(settings, typical)
+    with step("reading the model's configuration"):
+        config, arguments = make_config(settings, typical)
     core = Core(config, log_stats=not arguments["disable_log_stats"])
     check_attributes("vllm.config:ModelConfig", core.model_config)
     check_attributes("vllm.renderers:BaseRenderer", core.renderer)
@@ -107,7 +109,7 @@ def start_headless(settings: Settings) -> EngineInfo:
 
 def _start_watched(begin: Callable[[], None], ended: Event) -> None:
     """Lets `begin` start vLLM's processes, and watches them until they are meant to have `ended`."""
-    with OutputTail() as output, started() as found:
+    with OutputTail() as output, started() as found, step("loading the weights and preparing the engine"):
         try:
             begin()
         except Exception as error:

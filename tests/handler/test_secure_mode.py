@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ from lmi.handler.secure_mode import SecureMode, secure_mode
 from ..kit.adapters import LLAMA, write_adapter
 from ..kit.api.errors import LmiError, OptionError
 from ..kit.api.handler import djl_worker
-from ..kit.api.options import load_settings, make_settings, settings_of
+from ..kit.api.options import load_settings, settings_of
 from ..kit.djl.hosting import available, djl_python_path
 from ..kit.registered import llama_dir, registered
 
@@ -25,26 +24,14 @@ REMOTE_CODE = "DISALLOW_TRUST_REMOTE_CODE"
 ALL = f"{SCRIPTS},{PICKLES},{TEMPLATES},{REQUIREMENTS},{REMOTE_CODE}"
 
 
-def environment(controls: str, *channels: Path) -> dict[str, str]:
-    return {
-        "SAGEMAKER_SECURE_MODE": "True",
-        "SAGEMAKER_SECURITY_CONTROLS": controls,
-        "SAGEMAKER_UNTRUSTED_CHANNELS": " , ".join(map(str, channels)),
-    }
+def environment(controls: str) -> dict[str, str]:
+    return {"SAGEMAKER_SECURE_MODE": "True", "SAGEMAKER_SECURITY_CONTROLS": controls}
 
 
-def mode(controls: str, *channels: Path) -> SecureMode:
-    made = secure_mode(environment(controls, *channels))
+def mode(controls: str) -> SecureMode:
+    made = secure_mode(environment(controls))
     assert made is not None
     return made
-
-
-def refused(folder: Path, controls: str, *channels: Path, **options: str) -> str:
-    """What is said of a model directory."""
-    with pytest.raises(OptionError) as caught:
-        mode(controls, *channels).check_model(make_settings(folder, **options), {})
-    assert "\n" not in caught.value.message
-    return caught.value.message
 
 
 @pytest.mark.parametrize("given", [{}, {"SAGEMAKER_SECURE_MODE": "false"}, {"SAGEMAKER_SECURE_MODE": "1"}], ids=str)
@@ -58,72 +45,6 @@ def test_it_must_be_said_what_is_forbidden(on: str) -> None:
         secure_mode({"SAGEMAKER_SECURE_MODE": on})
 
 
-def test_a_good_model(tmp_path: Path) -> None:
-    (tmp_path / "serving.properties").write_text(
-        "engine=Python\noption.rolling_batch=vllm\noption.max_rolling_batch_size=8\nminWorkers=1\n"
-    )
-    (tmp_path / "tokenizer_config.json").write_text("{}")
-    (tmp_path / "model.safetensors").write_text("")
-    mode(ALL, tmp_path).check_model(make_settings(tmp_path), {"OPTION_MAX_MODEL_LEN": "100", "OPTION_ENTRYPOINT": "x"})
-
-
-# A file in the model directory, the control, what is said.
-FILES = [
-    *((f"inner/weights.{kind}", PICKLES, f"weights.{kind}: only safetensors") for kind in ("bin", "PT", "pth", "ckpt")),
-    ("a.pkl", PICKLES, "a.pkl: only safetensors are permitted in secure mode (DISALLOW_PICKLE_FILES)"),
-    ("inner/tokenizer_config.json", TEMPLATES, "tokenizer_config.json: chat_template is prohibited in secure mode"),
-    ("requirements.txt", REQUIREMENTS, "requirements.txt: prohibited in secure mode"),
-    ("model.py", SCRIPTS, "code of your own (model.py, formatters, filters, dialects, engines, parsers) is prohibited"),
-]
-
-
-@pytest.mark.parametrize(("name", "control", "said"), FILES)
-def test_files(tmp_path: Path, name: str, control: str, said: str) -> None:
-    (tmp_path / name).parent.mkdir(exist_ok=True)
-    (tmp_path / name).write_text(json.dumps({"chat_template": "{{ x }}"}))
-    assert said in refused(tmp_path, control, tmp_path)
-    assert said in refused(tmp_path, ALL, tmp_path)
-    others = ",".join(one for one in ALL.split(",") if one != control)
-    mode(others, tmp_path).check_model(make_settings(tmp_path), {})
-
-
-def test_trusted_folders_are_not_looked_at(tmp_path: Path) -> None:
-    (tmp_path / "model.bin").write_text("")
-    mode(ALL).check_model(make_settings(tmp_path), {})
-    assert "expected folders, got '/no/such/folder'" in refused(tmp_path, ALL, Path("/no/such/folder"))
-
-
-# Options, the control, what is said.
-OPTIONS = [
-    ({"trust_remote_code": "true"}, REMOTE_CODE, "option.trust_remote_code: expected false in secure mode"),
-    ({"chat_template": "{{ messages }}"}, TEMPLATES, "option.chat_template: prohibited in secure mode"),
-    ({"request_chat_template": "true"}, TEMPLATES, "option.request_chat_template: prohibited in secure mode"),
-    ({"input_formatter": "mine:read"}, SCRIPTS, "code of your own"),
-    ({"backend": "mine:Engine"}, SCRIPTS, "code of your own"),
-    ({"tool_parser_plugin": "/etc/hostname"}, SCRIPTS, "code of your own"),
-    ({"pythonExecutable": "/tmp/python"}, "", "option.pythonExecutable: expected /opt/djl/vllm_venv/bin/python or"),
-]
-
-
-@pytest.mark.parametrize(("options", "control", "said"), OPTIONS, ids=str)
-def test_options(tmp_path: Path, options: dict[str, str], control: str, said: str) -> None:
-    assert said in refused(tmp_path, control, **options)
-
-
-def test_only_some_properties_may_be_set(tmp_path: Path) -> None:
-    (tmp_path / "serving.properties").write_text("engine=Python\noption.async_mode=true\nmax_model_len=5\n")
-    variables = {"OPTION_MAX_BODY_BYTES": "7", "OPTION_DTYPE": "fp16", "HOME": "/"}
-    taken = make_settings(tmp_path, rolling_batch="disable")
-    with pytest.raises(OptionError) as caught:
-        mode("").check_model(taken, variables)
-    said = caught.value.message
-    assert said == (
-        "3 options are wrong: (1) option.async_mode: DJL Serving prohibits this property in secure mode; "
-        "(2) max_model_len: DJL Serving prohibits this property in secure mode; "
-        "(3) option.max_body_bytes: DJL Serving prohibits this property in secure mode"
-    )
-
-
 # Variables that DJL Serving's plugin does not look at, the controls, what is said of them; nothing: they are permitted.
 VARIABLES = [
     ({"SM_VLLM_HF_OVERRIDES": "{}"}, "", "SM_VLLM_HF_OVERRIDES: DJL Serving prohibits"),
@@ -134,7 +55,6 @@ VARIABLES = [
     ({"KV_CACHE_DTYPE": "fp8", "MODEL_ID": "x"}, "", "KV_CACHE_DTYPE: DJL Serving prohibits"),
     ({"SM_VLLM_TOOL_PARSER_PLUGIN": "/etc/hostname"}, "", "SM_VLLM_TOOL_PARSER_PLUGIN: DJL Serving prohibits"),
     ({"SM_VLLM_CHAT_TEMPLATE": "{{ messages }}"}, "", "SM_VLLM_CHAT_TEMPLATE: DJL Serving prohibits"),
-    ({"SM_VLLM_CHAT_TEMPLATE": "{{ messages }}"}, TEMPLATES, "SM_VLLM_CHAT_TEMPLATE: prohibited in secure mode"),
     ({"LORA_ADAPTERS": "a=/tmp"}, "", "LORA_ADAPTERS: DJL Serving prohibits"),
     ({"SM_VLLM_TRUST_REMOTE_CODE": ""}, REMOTE_CODE, "SM_VLLM_TRUST_REMOTE_CODE: expected false in secure mode"),
     ({"ARGS_TRUST_REMOTE_CODE": "true"}, REMOTE_CODE, "ARGS_TRUST_REMOTE_CODE: expected false in secure mode"),
@@ -149,17 +69,17 @@ VARIABLES = [
 def test_variables_that_djl_serving_does_not_look_at(
     tmp_path: Path, variables: dict[str, str], controls: str, said: str
 ) -> None:
-    """On the local server, and behind DJL Serving, which delivers ARGS_* and knows nothing of the others."""
+    """Of `lmi check`, and behind DJL Serving, which delivers ARGS_* and knows nothing of the others."""
     local = load_settings(tmp_path, environment=variables, overrides={})
     delivered = {name.removeprefix("ARGS_").lower(): text for name, text in variables.items() if "ARGS_" in name}
     behind = settings_of(delivered, model_dir=str(tmp_path), environment=variables)
     secure = mode(controls)
-    for check, settings in ((secure.check_model, local), (secure.check_variables, behind)):
+    for settings in (local, behind):
         if not said:
-            check(settings, variables)
+            secure.check_variables(settings, variables)
             continue
         with pytest.raises(OptionError) as caught:
-            check(settings, variables)
+            secure.check_variables(settings, variables)
         assert said in caught.value.message
 
 
@@ -168,9 +88,7 @@ def test_behind_djl_serving_what_its_plugin_judges_is_left_to_it(tmp_path: Path)
     (tmp_path / "weights.bin").write_text("")
     variables = {"OPTION_MAX_BODY_BYTES": "7"}
     delivered = {"async_mode": "true", "rolling_batch": "disable", "max_body_bytes": "7"}
-    mode(ALL, tmp_path).check_variables(
-        settings_of(delivered, model_dir=str(tmp_path), environment=variables), variables
-    )
+    mode(ALL).check_variables(settings_of(delivered, model_dir=str(tmp_path), environment=variables), variables)
 
 
 @pytest.mark.skipif(available() is not None, reason=str(available()))

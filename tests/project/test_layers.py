@@ -22,8 +22,6 @@ VLLM_USERS = {"model/auto.py", "handler/commands/check.py"}
 """What imports that folder: the choice of an engine, and the judgment of options without one."""
 DIALECTS = {path.name for path in (ROOT / "formatters").iterdir() if (path / "__init__.py").exists()} - {"common"}
 """Folders of dialects: the handler knows dialects by `formatters.base` alone."""
-TERMINAL, SHOWN_BY = {"rich", "shtab"}, "handler/commands/"
-"""What draws on a terminal, in the extra of that name, and the one folder that may: nothing behind DJL needs it."""
 HOST = "djl_python"
 KNOWN: dict[str, set[str]] = {
     "model/text/tokenizer.py": {f"imports vllm outside {VLLM}"},
@@ -81,8 +79,6 @@ def _faults_of_import(path: PurePosixPath, level: int, name: str, module_level: 
             yield f"imports {top} outside {VLLM}"
         elif top in HEAVY and module_level:
             yield f"imports {top} at module level"
-        if top in TERMINAL and not str(path).startswith(SHOWN_BY):
-            yield f"imports {top} outside {SHOWN_BY}"
         if top == HOST and str(path) not in HOST_FILES:
             yield f"names {HOST}"
         return
@@ -179,8 +175,6 @@ def test_each_layer_is_checked() -> None:
         ("model/process/prepare.py", "def f():\n    from ..vllm import chat", "imports model/vllm/"),
         ("model/engine.py", "from . import vllm", "imports model/vllm/"),
         ("handler/service.py", "from ..model import vllm", "imports model/vllm/"),
-        ("handler/service.py", "def f():\n    from rich.live import Live", "imports rich outside handler/commands/"),
-        ("model/log.py", "import shtab", "imports shtab outside handler/commands/"),
         ("handler/service.py", "from ..formatters import DIALECTS, openai", "imports the dialect openai"),
         ("handler/server/app.py", "from ...formatters.lmi.reply import EVENTS", "imports the dialect lmi"),
     ],
@@ -208,7 +202,6 @@ def test_a_violation_is_found(path: str, source: str, fault: str) -> None:
         ("handler/commands/check.py", "ours = not entry.startswith('djl_python')"),
         ("handler/djl/rolling_batch.py", "from __future__ import annotations"),
         ("model/auto.py", "def f():\n    from .vllm.engine import VllmEngine"),
-        ("handler/commands/terminal/drawing.py", "from rich.table import Table"),
         ("model/vllm/request/chat.py", "from .prompt import read"),
         ("model/vllm/request/chat.py", "from . import prompt"),
         ("handler/service.py", "from ..formatters import DIALECTS\nfrom ..formatters.common.encoder import aborted"),
@@ -225,21 +218,4 @@ def test_the_handler_is_imported_without_an_engine() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
     loaded = set(done.stdout.split())
     assert "lmi" in loaded
-    assert not loaded & (HEAVY | TERMINAL)
-
-
-def test_the_worker_and_the_command_are_imported_without_the_terminals_libraries() -> None:
-    """Which are not in the container: neither what DJL runs nor the command's own modules ask for them."""
-    code = """
-import pkgutil, sys
-for name in ("rich", "shtab"):
-    sys.modules[name] = None
-import lmi.handler.service, lmi.handler.djl.rolling_batch, lmi.handler.djl.async_mode, lmi.handler.commands as commands
-names = [found.name for found in pkgutil.walk_packages(commands.__path__, commands.__name__ + ".")]
-for name in names:
-    if not name.endswith(".drawing"):
-        __import__(name)
-print(len(names))
-"""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
-    assert int(done.stdout) > 15
+    assert not loaded & HEAVY

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import os
 import secrets
+import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING
 from ....model.errors import OptionError, StartError
 from ..arguments import assignments, given_options, options_of_model
 from ..serve import service_for
-from ..terminal.loading import showing_apart
+from ..terminal import quiet_engine
 
 if TYPE_CHECKING:
     import socket
@@ -44,24 +45,25 @@ def local_server(model: Path, pairs: Sequence[str]) -> Iterator[tuple[str, str]]
     from ....model.options import load_settings
     from ....model.options.combined import TASK_NAMES
     from ....model.process.client import EngineClient
-    from ...secure_mode import secure_mode
+    from ...secure_mode import refuse_secure_mode
     from ...server.sockets import bound_sockets, url_of
 
+    refuse_secure_mode(os.environ)
     options = options_of_model(model) | assignments(pairs)
     settings = load_settings(model, environment=os.environ, overrides=options)
-    if secure := secure_mode(os.environ):
-        secure.check_model(settings, os.environ)
     if settings.pools:
         found = f"option.task={TASK_NAMES[settings.task]}"
         raise OptionError(f"{model}: expected a model that generates text, found {found}", "task")
-    engine = EngineClient(settings)
+    print(f"lmi: starting the engine for {settings.model_name}", file=sys.stderr, flush=True)
+    quiet_engine(sys.stderr)
+    # Standard output is for answers.
+    engine = EngineClient(settings, output=2)
     key = secrets.token_urlsafe()
-    with bound_sockets(HOST, 0) as sockets, showing_apart(settings.model_name) as view, closing(engine):
+    with bound_sockets(HOST, 0) as sockets, closing(engine):
         service = service_for(settings, engine, given_options(model, options, os.environ))
         try:
             service.start()
             with _served(settings, service, sockets, key):
-                view.ready(engine.process_id, [])
                 # What goes on from here is on the screen.
                 logging.getLogger().setLevel(logging.WARNING)
                 yield url_of(HOST, sockets), key

@@ -7,19 +7,16 @@ from __future__ import annotations
 
 import re
 import sys
-from typing import TYPE_CHECKING
 
-from ..terminal.console import can_draw, console_on
+from ..terminal import coloured
 from .client import Answer, Piece
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 __all__ = ["Screen", "harmless"]
 
 _HARMFUL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 """Control characters, those that turn the direction of text, and halves of surrogate pairs."""
-STYLES = {"text": "", "reasoning": "dim italic", "call": "cyan", "note": "dim"}
+STYLES = {"text": "", "reasoning": "2;3", "call": "36", "note": "2"}
+"""What each kind looks like (coloured)."""
 MIN_RATE_TOKENS = 2
 """Of fewer tokens nobody can say how fast they came."""
 
@@ -35,7 +32,6 @@ class Screen:
     def __init__(self) -> None:
         self.terminal = sys.stdout.isatty()
         """Whether a person reads it."""
-        self._console: Console | None = console_on(1) if can_draw(1) else None
         self._before: tuple[str, int] | None = None
         """The kind, and of calls the number, of what was shown last."""
 
@@ -98,12 +94,5 @@ class Screen:
         self._before = None
 
     def _write(self, text: str, kind: str) -> None:
-        text = harmless(text)
-        if self._console is None:
-            sys.stdout.write(text)
-            sys.stdout.flush()
-        else:
-            from rich.text import Text
-
-            self._console.print(Text(text, style=STYLES[kind]), end="", soft_wrap=True)
-            self._console.file.flush()
+        sys.stdout.write(coloured(harmless(text), STYLES[kind], sys.stdout))
+        sys.stdout.flush()

@@ -2,5 +2,5 @@
 
 adapters.py     of its adapters
 families.py     of the parsers that its model needs
-workers.py      of workers and devices
+workers.py      of DJL Serving's workers
 """

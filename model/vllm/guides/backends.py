@@ -12,8 +12,8 @@ What is to become part of a structural tag, as all guides of gpt-oss's conversat
 A backend that `option.structured_outputs_config` names is the only one. vLLM's `auto` asks outlines where there
 is `patternProperties` (0.26.0 to 0.32.0): outlines refuses it or lets it through, guidance enforces it.
 
-xgrammar is bound by model/text/grammar_limits.py alone, and all guides are held to that. guidance limits itself
-besides: a grammar's size, and the work of each step (llguidance's ParserLimits), where it ends the text.
+One that would take too long for a guide is not asked (model/text/grammar_limits.py). guidance limits itself besides:
+the work of each step (llguidance's ParserLimits), where it ends the text.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from ...errors import ParameterError, UnsupportedError, one_line, raised_by_us
-from ...text.grammar_limits import check_grammar, check_regex, check_schema
+from ...text.grammar_limits import Costs, grammar_costs, regex_costs, schema_costs
 from ..library.parts import part
 from .schema_places import fault_place, passed_over
 
 if TYPE_CHECKING:
     from vllm.sampling_params import StructuredOutputsParams
 
-__all__ = ["GuideBackends", "bounded", "for_xgrammar"]
+__all__ = ["GUIDANCE", "XGRAMMAR", "GuideBackends", "bounded", "for_xgrammar"]
 
 log = logging.getLogger(__name__)
 
@@ -74,14 +74,18 @@ class GuideBackends:
             if isinstance(source, str) and not source.strip():
                 # The check lets these pass, and the core ends with them.
                 raise ParameterError(f"{path}: it cannot be compiled: it is empty", path)
-        if bound:
-            bounded(path, made)
+        costs = _costs(path, made) if bound else Costs()
         if not self.takes_formats and _is_formats(made.structural_tag):
             message = f"{path}: only xgrammar can guide it, which option.structured_outputs_config does not allow"
             raise UnsupportedError(f"{message}: expected the backend auto or xgrammar, got {self._named}", path)
         if self._named not in (AUTO, XGRAMMAR, GUIDANCE):
+            bounded(path, made, XGRAMMAR, GUIDANCE)
             return made
         asked, schema = self._asked(made)
+        too_long = {XGRAMMAR: costs.xgrammar, GUIDANCE: costs.guidance}
+        if not (quick := tuple(name for name in asked if not too_long[name])):
+            raise ParameterError(f"{path}: {too_long[asked[0]]}", path)
+        asked = quick
         first: Exception | None = None
         for name in asked:
             try:
@@ -91,9 +95,11 @@ class GuideBackends:
                     raise
                 first = first or error
                 continue
-            if name == XGRAMMAR and checked.grammar not in (None, made.grammar):
-                # It was in Lark's form, and is in EBNF now.
-                bounded(path, checked)
+            # What was in Lark's form is in EBNF now.
+            converted = name == XGRAMMAR and checked.grammar not in (None, made.grammar)
+            if converted and (reason := _costs(path, checked).xgrammar):
+                first = first or ValueError(reason)
+                continue
             if name == XGRAMMAR and (lost := passed_over(schema)):
                 for keyword in sorted({place.rpartition("/")[2] for place in lost}):
                     _tell(keyword)
@@ -189,16 +195,26 @@ def for_xgrammar(made: StructuredOutputsParams) -> StructuredOutputsParams:
     return checked
 
 
-def bounded(path: str, made: StructuredOutputsParams) -> None:
-    """Raises ParameterError for what is too large, or would make the engine's steps slow."""
-    checks: dict[str, Callable[[str], None]] = {"json": check_schema, "regex": check_regex, "grammar": check_grammar}
-    for name, check in checks.items():
+def bounded(path: str, made: StructuredOutputsParams, *backends: str) -> None:
+    """Raises ParameterError for what is too large, or would take one of the backends too long."""
+    costs = _costs(path, made)
+    for name in backends:
+        if reason := getattr(costs, name):
+            raise ParameterError(f"{path}: {reason}", path)
+
+
+def _costs(path: str, made: StructuredOutputsParams) -> Costs:
+    kinds: dict[str, Callable[[str], Costs]] = {"json": schema_costs, "regex": regex_costs, "grammar": grammar_costs}
+    for name, costs in kinds.items():
         source = getattr(made, name)
+        if isinstance(source, dict):
+            source = json.dumps(source)
         try:
             if isinstance(source, str) and source.strip():
-                check(source)
+                return costs(source)
         except ValueError as error:
             raise ParameterError(f"{path}: {error}", path) from None
+    return Costs()
 
 
 def _is_formats(tag: str | None) -> bool:

@@ -2,7 +2,7 @@
 
     StructuredOutput, tools --structured_outputs--> StructuredOutputsParams, compiled by a backend (backends.py)
 
-What would hold up the others is refused before (model/text/grammar_limits.py).
+What would hold up the others is not compiled (model/text/grammar_limits.py).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ...errors import ParameterError
 from ...generation import Conversation, StructuredOutput
 from ...text.structural_tags import check_structural_tag
-from .backends import GuideBackends, bounded
+from .backends import GUIDANCE, XGRAMMAR, GuideBackends, bounded
 from .joined import joined
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def structured_outputs(
     has_guide = calls is not None and calls.grammar is not None
     if calls is not None and conversation is not None and (guide is None or conversation.forced or has_guide):
         if has_guide and guide is not None and guide.json_schema is not None:
-            bounded(GUIDE, _of(guide))
+            bounded(GUIDE, _of(guide), XGRAMMAR, GUIDANCE)
         return of_tools(calls, conversation, backends, strict=False), TOOLS
     if guide is None:
         return None, None
@@ -89,8 +89,10 @@ def of_tools(
         for index, tool in enumerate(conversation.tools)
         if (schema := tool["function"].get("parameters")) and (tool["function"].get("strict") is True or not strict)
     }
+    # Structural tags are xgrammar's.
+    compiling = (XGRAMMAR,) if guide.grammar is None else (XGRAMMAR, GUIDANCE)
     for path, schema in schemas.items():
-        bounded(path, schema)
+        bounded(path, schema, *compiling)
     try:
         # A grammar is made of the schemas, and larger than they are.
         return backends.compiled(TOOLS, guide, bound=guide.grammar is None)

@@ -446,23 +446,14 @@ def test_lmcache_may_be_in_the_container_alone(model_dir: Path, monkeypatch: pyt
 
 @pytest.fixture
 def secure(model_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The model directory, where inference scripts and pickles are forbidden."""
+    """The model directory, where code of the hub's and pickles are forbidden."""
     monkeypatch.setenv("SAGEMAKER_SECURE_MODE", "true")
-    monkeypatch.setenv("SAGEMAKER_SECURITY_CONTROLS", "DISALLOW_CUSTOM_INFERENCE_SCRIPTS,DISALLOW_PICKLE_FILES")
-    monkeypatch.setenv("SAGEMAKER_UNTRUSTED_CHANNELS", str(model_dir))
+    monkeypatch.setenv("SAGEMAKER_SECURITY_CONTROLS", "DISALLOW_TRUST_REMOTE_CODE,DISALLOW_PICKLE_FILES")
     return model_dir
 
 
-def test_secure_mode(secure: Path) -> None:
-    """The host would not load this handler's entry point; where there is none, what it would look at is good."""
-    assert refused(secure).startswith("option.entryPoint: lmi.handler is prohibited by DJL Serving in secure mode")
-    (secure / "serving.properties").write_text("engine=Python\n")
-    line = "secure mode: good, with DISALLOW_CUSTOM_INFERENCE_SCRIPTS, DISALLOW_PICKLE_FILES"
-    assert line in check(secure, {})
-    (secure / "model.bin").write_text("")
-    assert "only safetensors are permitted in secure mode" in refused(secure)
-
-
-def test_secure_mode_comes_before_user_code(secure: Path) -> None:
-    (secure / "model.py").write_text("1 / 0")
-    assert "code of your own" in refused(secure)
+def test_secure_mode(secure: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a model what DJL Serving does not look at."""
+    assert "secure mode: good, with DISALLOW_PICKLE_FILES, DISALLOW_TRUST_REMOTE_CODE" in check(secure, {})
+    monkeypatch.setenv("SM_VLLM_TRUST_REMOTE_CODE", "")
+    assert refused(secure).startswith("SM_VLLM_TRUST_REMOTE_CODE: expected false in secure mode")

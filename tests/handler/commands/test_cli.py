@@ -148,14 +148,15 @@ def test_an_error_of_the_system_is_one_line(tmp_path: Path, capsys: pytest.Captu
     assert line.startswith("lmi: [Errno 2] No such file or directory: ")
 
 
-def test_secure_mode(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("command", ["serve", "chat"])
+def test_secure_mode(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], command: str
+) -> None:
+    """Where DJL Serving is not there to enforce it."""
     monkeypatch.setenv("SAGEMAKER_SECURE_MODE", "true")
     monkeypatch.setenv("SAGEMAKER_SECURITY_CONTROLS", "DISALLOW_PICKLE_FILES")
-    monkeypatch.setenv("SAGEMAKER_UNTRUSTED_CHANNELS", str(tmp_path))
-    (tmp_path / "model.bin").write_text("")
     with pytest.raises(SystemExit) as ended:
-        main(["serve", str(tmp_path), "--port", "0"])
+        main([command, str(tmp_path)])
     assert ended.value.code == 1
-    assert capsys.readouterr().err == (
-        f"lmi: {tmp_path}/model.bin: only safetensors are permitted in secure mode (DISALLOW_PICKLE_FILES)\n"
-    )
+    expected = "expected false without DJL Serving, which enforces it, got true"
+    assert capsys.readouterr().err == f"lmi: SAGEMAKER_SECURE_MODE: {expected}\n"

@@ -57,12 +57,10 @@ def test_who_is_no_follower(directory: Path, overrides: dict[str, str], given: d
     assert message in refused.value.message
 
 
-def test_secure_mode_counts_here_too(directory: Path, overrides: dict[str, str]) -> None:
+def test_secure_mode_is_djl_servings(directory: Path, overrides: dict[str, str]) -> None:
     environment = {"SAGEMAKER_SECURE_MODE": "true", "SAGEMAKER_SECURITY_CONTROLS": "DISALLOW_TRUST_REMOTE_CODE"}
-    assert follower_settings(directory, overrides, environment).parallel.follows
-    with pytest.raises(OptionError) as refused:
-        follower_settings(directory, {**overrides, "trust_remote_code": "true"}, environment)
-    assert "trust_remote_code" in refused.value.message
+    with pytest.raises(OptionError, match=r"^SAGEMAKER_SECURE_MODE: expected false without DJL Serving"):
+        follower_settings(directory, overrides, environment)
 
 
 def settings_of(directory: Path, overrides: dict[str, str], **more: str) -> Settings:

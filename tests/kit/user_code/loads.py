@@ -11,16 +11,8 @@ from typing import Any
 from echo import Echo  # type: ignore[import-not-found]
 
 LINES = """\
-INFO 11-25 01:50:46 [model.py:611] Resolved architecture: LlamaForCausalLM
-(EngineCore pid=1) Loading safetensors checkpoint shards:   0% Completed | 0/4 [00:00<?, ?it/s]
+vLLM logs at {level}
 (EngineCore pid=1) Loading safetensors checkpoint shards:  75% Completed | 3/4 [00:00<00:00, 9.1it/s]
-"""
-LATER = """\
-(EngineCore pid=1) Loading safetensors checkpoint shards: 100% Completed | 4/4 [00:00<00:00, 9.1it/s]
-(EngineCore pid=1) INFO 11-25 [gpu_model_runner.py:5187] Model loading took 14.99 GiB memory and 2.100000 seconds
-(EngineCore pid=1) INFO 11-25 [gpu_worker.py:480] Available KV cache memory: 52.5 GiB
-(EngineCore pid=1) \rCapturing CUDA graphs (decode, FULL):  50%|#####     | 5/10 [00:00<00:00]
-INFO::lmi.model.vllm.setup.cache_room the KV cache holds 430080 tokens: 105.0 requests of max_model_len=4096
 """
 HERE = Path(__file__).parent
 
@@ -30,12 +22,10 @@ class Loads(Echo):  # type: ignore[misc]
 
     def __init__(self, settings: Any) -> None:
         super().__init__(settings)
-        sys.stderr.write(LINES)
+        sys.stderr.write(LINES.format(level=os.environ.get("VLLM_LOGGING_LEVEL")))
         sys.stderr.flush()
         while not (go := HERE / "go").exists():
             time.sleep(0.05)
         if said := go.read_text():
             print(said, flush=True)
             raise RuntimeError("the weights do not fit")
-        os.write(2, LATER.encode())
-        print("what it says on standard output", flush=True)

@@ -177,7 +177,7 @@ class Child(EngineChild):
 
     made: list[Child]
 
-    def __init__(self, settings: Settings, adapters: tuple[Adapter, ...] = ()) -> None:
+    def __init__(self, settings: Settings, adapters: tuple[Adapter, ...] = (), output: int | None = None) -> None:
         del settings
         ours, theirs = socket.socketpair()
         self.channel: Channel[FromEngine] = Channel(ours, FromEngine)

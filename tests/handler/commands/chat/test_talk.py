@@ -144,7 +144,7 @@ def test_reasoning_and_calls_of_a_model(demo_model: Path, tmp_path: Path) -> Non
     tools.write_text(json.dumps(list(weather.tools)))
     options = ("--set", "tool_call_parser=hermes", "--set", "reasoning_parser=deepseek_r1")
     with Typed([LMI, "chat", str(demo_model), "--tools", str(tools), *options]) as talk:
-        talk.expect("loading weights", 120)
+        talk.expect("loading the weights", 120)
         talk.expect("> ", 120)
         talk.keys(weather.prompt + ENTER)
         talk.expect('(calls) get_weather({"city": "Paris"})')

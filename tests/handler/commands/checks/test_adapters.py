@@ -165,7 +165,7 @@ def test_the_command_tells_of_them(model_dir: Path) -> None:
 
 
 def test_what_secure_mode_forbids_of_adapters(model_dir: Path) -> None:
-    secure = SecureMode(frozenset({"DISALLOW_REQUIREMENTS_TXT"}), ())
+    secure = SecureMode(frozenset({"DISALLOW_REQUIREMENTS_TXT"}))
     write_adapter(model_dir / "adapters" / "a", LLAMA)
     assert forbidden_lines(make_settings(model_dir, enable_lora="true"), secure) == []
     (write_adapter(model_dir / "adapters" / "b", LLAMA) / "requirements.txt").write_text("")

@@ -230,3 +230,30 @@ def test_other_backends_are_left_to_vllm_but_for_what_is_empty(source: str) -> N
     else:
         with pytest.raises(ParameterError, match=r"^here: it cannot be compiled: it is empty$"):
             backends.compiled("here", asked)
+
+
+PATTERNS = {"anyOf": [{"type": "string", "pattern": f"a{{{count}}}"} for count in range(1, 10)]}
+SLOW: dict[str, tuple[dict[str, str], str]] = {
+    "counts": ({"regex": "((a{1,100}){1,100}){1,100}"}, "guidance"),
+    "repeated characters": ({"regex": "([a-z]{1,500}.){1,500}"}, "guidance"),
+    "counts of rules": ({"grammar": 'root ::= x{1,99}\nx ::= y{1,99}\ny ::= "a"{1,99}'}, "guidance"),
+    "counts in a schema": ({"json": '{"type": "string", "pattern": "((a*)*)*"}'}, "guidance"),
+    "many items": ({"json": '{"type": "array", "maxItems": 1000000000, "items": {"multipleOf": 3}}'}, "xgrammar"),
+    "patterns that it may intersect": ({"json": json.dumps(PATTERNS)}, "xgrammar"),
+}
+"""What takes one backend too long, and the one that is asked then."""
+
+
+@pytest.mark.parametrize(("asked", "other"), SLOW.values(), ids=SLOW)
+def test_a_backend_that_would_take_too_long_is_not_asked(
+    backends: GuideBackends, asked: dict[str, Any], other: str
+) -> None:
+    from vllm.sampling_params import StructuredOutputsParams
+
+    made = StructuredOutputsParams(**asked)
+    assert backends.compiled("here", made)._backend == other
+    (alone,) = {"xgrammar", "guidance"} - {other}
+    with pytest.raises(ParameterError, match=r"^here: it(s| has) .*expected (a product of )?at most"):
+        _backends(alone).compiled("here", made)
+    with pytest.raises(ParameterError, match=r"^here: it(s| has) .*expected (a product of )?at most"):
+        _backends("outlines").compiled("here", made)
