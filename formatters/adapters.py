@@ -29,6 +29,7 @@ from .base import ParsedRequest, Payload, Request
 
 __all__ = [
     "ADAPTER_HEADER",
+    "NAMING",
     "NO_ADAPTERS",
     "AdapterNames",
     "NotReadyError",
@@ -44,6 +45,8 @@ ADAPTER_HEADER = "X-Amzn-SageMaker-Adapter-Identifier"
 QUERY = "adapter"
 BODY_FIELDS = ("adapters", "adapter")
 PARAMETER = "adapter_id"
+NAMING = frozenset((ADAPTER_HEADER.lower(), *BODY_FIELDS, "parameters"))
+"""Headers and fields of the body that may name one."""
 
 
 class NotReadyError(Exception):

@@ -30,7 +30,9 @@ ROUTE = "route"
 def route_of(request: Request, user_dialects: Sequence[Dialect] = ()) -> Found | None:
     """The dialect that has a route of its own for the request's path, and the route."""
     taking = [(known, route) for known in user_dialects for route in known.routes if route.takes(request)]
-    taking += [found for found in _ours(request.path) if found[1].takes(request)]
+    for found in _ours(request.path):
+        if request.method in found[1].methods and _asks_for(found[1], request):
+            taking.append(found)  # noqa: PERF401 - most requests have one
     return min(taking, key=_by_query, default=None)
 
 

@@ -1,8 +1,8 @@
 """The hosts. `handle` is the entry point that DJL Serving calls: `option.entryPoint=lmi.handler`.
 
 service.py        what all hosts share: a request in, an exchange with the engine out
-opening.py        what becomes of a request: its answer at once, or its exchange
-exchange.py       one request under way: events in, records out
+opening.py        what becomes of a request: an exchange; preparing.py: pages, sessions, CANCEL, model.py's handle
+exchange.py       one request on its way: events in, records out; states.py: its states; unsent.py: how much may wait
 admission.py      what is taken on, and for how long
 control.py        requests about sessions and about other requests: `requestType`, CANCEL
 headers.py        HTTP headers and custom attributes, in and out

@@ -2,30 +2,7 @@
 
     ParsedRequest --begin--> Engine.submit;   event --> ResponseEncoder.feed --> records --> the host takes them
 
-Its states, and what moves it:
-
-    waiting ----a thread comes----> preparing ----submit----> running ----its last record----> ended
-       ^                                |                        |
-       +----- what it names is ---------+                        +--expire--> ending --the error's record--> ended
-              not there yet
-
-    event \\ state       waiting      preparing               running                       ending     ended
-    a thread comes      preparing    -                       -                             -          -
-    NotReadyError       -            waiting                 -                             -          -
-    submit, relay       -            running                 -                             -          -
-    answer              ended        ended                   -                             -          -
-    last record, fault  -            -                       ended                         ended      -
-    expire, abandon     ended        ended                   ending, then ended            -          -
-    abort               ended        ended                   ended                         ended      -
-
-What a state does not take (-) changes nothing, from whichever thread it comes and in whatever order. `expire` ends it
-with an error (a time limit, CANCEL, the service's end), `abandon` since its thread hangs in user code, `abort` since
-nobody reads it: nothing is added to what it has said. All three end user code and generations, too. Ending is one whose
-error waits for the one thread that may write: the engine's, or the one that runs its user code (threads/deferred.py).
-Refusals and pages are exchanges that `answer` has ended. Draining (Service.stop) moves none of them: those that are
-open go on, and each new one is answered with UnavailableError.
-
-The way of a token (what each hop costs: docs/performance.md, The profile):
+states.py has its states. The way of a token (what each hop costs: docs/performance.md, The profile):
 
     vLLM's core             a step's EngineCoreOutputs, msgpack over ZeroMQ
     the engine's process    Core.receive -> VllmEngine.receive -> OutputSequence.grow -> Detokenizer
@@ -33,8 +10,7 @@ The way of a token (what each hop costs: docs/performance.md, The profile):
     the host, a thread      Dispatcher.step -> Exchange._feed -> ResponseEncoder.feed -> records;  one wake-up a step
     the host                RollingBatch.step, AsyncBatcher._collect or Stream.wake -> Java's socket or the client's
 
-Events come on the engine's thread and records are taken on the host's; a deque is all that the two share. What waits in
-it is bounded: a host stops taking records while its client does not read.
+Events come on the engine's thread, records are taken on the host's; a deque is all that the two share.
 """
 
 from __future__ import annotations
@@ -44,46 +20,25 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from enum import Enum
 from functools import partial
 from typing import cast
 
 from ..formatters import ParsedRequest, Response
 from ..formatters.base import encode
-from ..formatters.common.encoder import Encoder
+from ..formatters.common.encoder import FixedResponse
 from ..model.engine import Engine
-from ..model.errors import GenerationError, LmiError, SlowReaderError
+from ..model.errors import GenerationError, LmiError
 from ..model.events import EngineEvent, Event, Failed, Started
 from ..model.text.response_limit import size_of, too_long
 from .admission import Admission
 from .response_store import keep
+from .states import BEFORE, OVER, State
 from .telemetry.metrics import RequestStats
+from .unsent import PATIENCE_S, Unsent
 
-__all__ = ["Exchange", "FixedResponse", "State"]
+__all__ = ["Exchange"]
 
 log = logging.getLogger(__name__)
-
-MIN_RECORDS_BETWEEN_CHECKS = 16
-"""The fewest records between two looks at how many bytes wait."""
-
-
-class State(Enum):
-    """Where an exchange is; the module's table has what moves it."""
-
-    WAITING = "waiting"
-    """For a thread, or for what it names to be there."""
-    PREPARING = "preparing"
-    """What it asks for is being found out, on a thread or by whoever opens it."""
-    RUNNING = "running"
-    """Its answer is being made, by the engine or by user code."""
-    ENDING = "ending"
-    """What it ends with is known; the thread that writes its answer is to write it."""
-    ENDED = "ended"
-    """Nothing more comes of it."""
-
-
-BEFORE = (State.WAITING, State.PREPARING)
-OVER = (State.ENDING, State.ENDED)
 
 
 class Exchange:
@@ -100,6 +55,7 @@ class Exchange:
         "_size",
         "_state",
         "_tickets",
+        "_unsent",
         "begun",
         "call",
         "records",
@@ -135,8 +91,9 @@ class Exchange:
         self._tickets: list[int] = []
         self._size = 0
         """What an answer that is not streamed has come to, see model/text/response_limit.py."""
+        self._unsent: Unsent | None = None
         self._next_check = 0
-        """With how many records that wait their bytes are to be counted."""
+        """With how many records that wait it is to be asked."""
 
     @property
     def state(self) -> State:
@@ -293,7 +250,7 @@ class Exchange:
         if not ended:
             records.extend(made)
             made = ()
-            if len(records) > self._next_check and (excess := self._unsent_error()) is not None:
+            if len(records) > self._next_check and (excess := self._excess()) is not None:
                 ended = True
                 made = self._failure_records(prompt, excess)
         if ended:
@@ -317,22 +274,14 @@ class Exchange:
         log.warning("request %s ended: %s", self.request_id, error)
         return reply.feed(Failed.of(error), prompt)
 
-    def _unsent_error(self) -> LmiError | None:
-        """What to end with if more waits to be sent than may.
-
-        Counted only where as many more of the longest record could reach the limit: rarely, unless a client is slow.
-        """
-        sizes = [len(record) for record in self.records.copy()]
-        waiting, limit = sum(sizes), self._admission.max_unsent_bytes
-        if waiting > limit:
-            message = f"{waiting} bytes are waiting for a slow client, expected at most {limit}"
-            log.warning("request %s ended: %s", self.request_id, message)
-            return SlowReaderError(f"{message} (option.max_unsent_bytes)")
-        room = (limit - waiting) // max(sizes, default=1)
-        self._next_check = len(sizes) + min(
-            max(room, MIN_RECORDS_BETWEEN_CHECKS), len(sizes) + MIN_RECORDS_BETWEEN_CHECKS
-        )
-        return None
+    def _excess(self, patience: float | None = None) -> LmiError | None:
+        """What to end with if more waits to be sent than may."""
+        unsent = self._unsent = self._unsent or Unsent(self._admission.max_unsent_bytes)
+        error = unsent.error(self.records, PATIENCE_S if patience is None else patience)
+        self._next_check = unsent.next_check
+        if error is not None:
+            log.warning("request %s ended: %s", self.request_id, error)
+        return error
 
     def _failure_records(self, prompt: int, error: LmiError) -> Sequence[bytes]:
         """What the dialect says of a failure of its own formatter, if it still can say something."""
@@ -344,16 +293,6 @@ class Exchange:
             return ()
         self.call = replace(self.call, reply=FixedResponse(status=error.status, failure=error, finished=True))
         return [encode({"error": error.message, "code": error.status})]
-
-
-class FixedResponse(Encoder):
-    """The encoder of a request whose response needs no engine, and of one that has not been parsed yet."""
-
-    __slots__ = ()
-
-    def feed(self, event: Event, prompt: int = 0) -> list[bytes]:
-        """Nothing comes of it."""
-        return []
 
 
 NOT_PREPARED = ParsedRequest((), FixedResponse())

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 
-from ..formatters import LARGE, NotReadyError
+from ..formatters import NotReadyError
 from ..formatters.base import ResponseEncoder
 from ..formatters.response_store import ResponseStore
 from ..model.options.session_options import ResponseStoreOptions
@@ -122,11 +122,6 @@ class SmallReads:
     def __init__(self, store: ResponseStore, left: int) -> None:
         self._store = store
         self._left = left
-
-    @classmethod
-    def of(cls, store: ResponseStore | None, body: bytes) -> SmallReads | None:
-        """What is left for it beside a request's body, of LARGE bytes in all."""
-        return None if store is None else cls(store, LARGE - len(body))
 
     @property
     def max_bytes(self) -> int:

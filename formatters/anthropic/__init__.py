@@ -82,6 +82,7 @@ DIALECT = Dialect(
     openapi=OPENAPI,
     names_model=True,
     matches=matches,
+    marks=frozenset(("messages",)),
     parse=parse,
     refuse=refuse,
     for_formatters=own_response,

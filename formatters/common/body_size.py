@@ -26,9 +26,10 @@ PIECE = 1 << 20
 
 
 def check_body(body: bytes) -> None:
-    """Raises ParameterError for a body of too many values. One that is no JSON may pass."""
-    if len(body) <= CONTAINERS:
-        return
+    """Raises ParameterError for a body, of more than CONTAINERS bytes, that has too many values.
+
+    One that is no JSON may pass.
+    """
     containers = values = quotes = 0
     for piece in pieces_of(body):
         containers += _count(piece, b"{[")

@@ -21,7 +21,7 @@ from ...model.errors import GenerationError, LmiError
 from ...model.events import Delta, Event, Finish, FinishReason, Started
 from ..base import JSON, Response
 
-__all__ = ["FINISH_REASONS", "Encoder", "RenderError", "aborted", "around"]
+__all__ = ["FINISH_REASONS", "Encoder", "FixedResponse", "RenderError", "aborted", "around"]
 
 FINISH_REASONS: dict[FinishReason, str] = {
     "eos": "eos_token",
@@ -135,3 +135,13 @@ class Encoder:
     def _break_off(self, error: LmiError) -> list[bytes]:
         """The last records of a stream that has begun."""
         raise NotImplementedError
+
+
+class FixedResponse(Encoder):
+    """The encoder of an answer that is there already, and of a request that has not been parsed yet."""
+
+    __slots__ = ()
+
+    def feed(self, event: Event, prompt: int = 0) -> list[bytes]:
+        """Nothing comes of it."""
+        return []

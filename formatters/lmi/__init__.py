@@ -152,6 +152,7 @@ DIALECT = Dialect(
     openapi=OPENAPI,
     names_model=False,
     matches=matches,
+    marks=frozenset(("inputs",)),
     parse=parse,
     refuse=refuse,
     for_formatters=for_formatters,

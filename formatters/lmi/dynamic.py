@@ -199,6 +199,7 @@ DIALECT = Dialect(
     openapi=OPENAPI,
     names_model=False,
     matches=matches,
+    marks=frozenset(("inputs",)),
     parse=parse,
     refuse=refuse,
     for_formatters=own_response,

@@ -93,6 +93,7 @@ DIALECT = Dialect(
     openapi=OPENAPI,
     names_model=True,
     matches=matches,
+    marks=frozenset(("input",)),
     parse=parse,
     refuse=refuse,
     for_formatters=own_response,

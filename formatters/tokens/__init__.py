@@ -53,6 +53,7 @@ DIALECT = Dialect(
     openapi=OPENAPI,
     names_model=True,
     matches=matches,
+    marks=frozenset(),
     parse=parse,
     refuse=refuse,
     for_formatters=own_response,

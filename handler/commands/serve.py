@@ -32,12 +32,13 @@ def serve(arguments: argparse.Namespace) -> None:
     """Serves a model on this machine."""
     from ...model.options import load_settings
     from ..secure_mode import refuse_secure_mode
-    from ..server.access import Access, allowed_names
+    from ..server.access import Access, allowed_names, allowed_origins
     from ..server.sockets import bound_sockets
 
     refuse_secure_mode(os.environ)
     options = options_of_model(arguments.model_dir) | assignments(arguments.set)
     api_key = required_key(arguments.api_key, os.environ)
+    origins = allowed_origins(arguments.allowed_origin)
     with bound_sockets(arguments.host, arguments.port) as sockets:
         names = allowed_names([sock.getsockname()[0] for sock in sockets], arguments.allowed_host)
         settings = load_settings(arguments.model_dir, environment=os.environ, overrides=options)
@@ -45,7 +46,7 @@ def serve(arguments: argparse.Namespace) -> None:
         if not arguments.verbose:
             quiet_engine(sys.stdout)
         given = given_options(arguments.model_dir, options, os.environ)
-        _serve(settings, given, sockets, Access(api_key, names), arguments)
+        _serve(settings, given, sockets, Access(api_key, names, origins), arguments)
 
 
 def _serve(

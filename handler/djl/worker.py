@@ -108,12 +108,14 @@ class Worker:
             return self._start(inputs)
         if self._service is None:
             raise StartError("the model has not been initialized")
-        if self._service.settings.dynamic_batch:
-            if self._plain is None:
+        if self._plain is None and self._rolling is None:
+            if self._service.settings.dynamic_batch:
                 self._plain = PlainBatch(self._service, call_limit(self._service.settings.host, os.environ))
+            else:
+                self._rolling = RollingBatch(self._service)
+        if self._plain is not None:
             return self._answer_batch(self._plain, inputs)
-        if self._rolling is None:
-            self._rolling = RollingBatch(self._service)
+        assert self._rolling is not None
         properties = inputs.get_properties()
         frames = self._rolling.step(requests_of_batch(inputs), reset=properties.get("reset_rollingbatch") == "true")
         return BatchOutput(frames)

@@ -23,7 +23,6 @@ when a client goes away, at which the engine's work for it ends.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator
@@ -33,101 +32,36 @@ from typing import Any
 import anyio
 from anyio.lowlevel import checkpoint
 from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect
 from starlette.requests import Request as HttpRequest
 from starlette.responses import JSONResponse
 from starlette.responses import Response as HttpResponse
 from starlette.routing import Route as HttpRoute
-from starlette.types import Receive, Scope, Send
 
 from ...formatters import Request, Response, routed
-from ...formatters.base import Way
+from ...formatters.base import Way, attributes_of, request_id_of
 from ...formatters.routing import INVOCATIONS
 from ...model.errors import LmiError, OverloadedError, TimeLimitError, TooLargeError, UnavailableError
 from ..exchange import Exchange
-from ..headers import REQUEST_ID_HEADER, attributes_of, headers_of, request_id_of
+from ..headers import REQUEST_ID_HEADER, headers_of
 from ..service import Service
 from .access import Access
 from .adapters import AdapterRoutes
 from .body_reading import BODIES, DISCARD_TIMEOUT_S, Bodies, EarlyResponse, is_small, read_body, refuse_body
 from .cancel import cancel_route
-from .connection import connection_of, in_chunks
+from .connection import connection_of
 from .openapi import document
-from .paths import dialect_routes
+from .paths import OriginForm, dialect_routes
 from .playground.facts import setup
 from .playground.files import file_routes
 from .prometheus import Exposition
-from .streams import AsyncService, Stream
+from .streams import AsyncService, StreamResponse
 
 __all__ = ["application"]
 
 log = logging.getLogger(__name__)
-
-
-class StreamResponse(HttpResponse):
-    """Sends a stream's records, each in an HTTP chunk of its own; ends the exchange when the client goes away.
-
-    With `merge` records that are ready together share a chunk. None waits for others: they gather while the event loop
-    or the client is slower than the engine, or when a step brings several. A client that has not read its answer after
-    `timeout` seconds is cut off (run.py does so with what uvicorn still has for it).
-    """
-
-    def __init__(self, stream: Stream, timeout: float, *, merge: bool) -> None:
-        self._stream = stream
-        self._merge = merge
-        self._timeout = timeout
-        self.raw_headers = []
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Runs until the last record is sent or the client has gone."""
-        stream = self._stream
-        with stream:
-            leaving = asyncio.ensure_future(_disconnected(receive))
-            leaving.add_done_callback(lambda _: stream.leave())
-            try:
-                with anyio.move_on_after(self._timeout) as limit:
-                    await self._send_all(scope, send)
-            except Exception:
-                log.exception("request %s: its response could not be sent", stream.exchange.request_id)
-                raise
-            finally:
-                leaving.cancel()
-            if limit.cancelled_caught:
-                log.warning("connection closed: the client did not read its response for too long")
-
-    async def _send_all(self, scope: Scope, send: Send) -> None:
-        stream = self._stream
-        exchange = stream.exchange
-        await stream.ready()
-        if not exchange.call.streamed:
-            await stream.ended()
-        reply = exchange.call.reply
-        headers = {**headers_of(reply), **self.headers}
-        if not exchange.call.streamed or (reply.status != 200 and exchange.finished and len(exchange.records) <= 1):
-            body = exchange.take_all()
-            await send(_start(reply.status, {**headers, "content-length": str(len(body))}))
-            await send({"type": "http.response.body", "body": body})
-            return
-        # The minimal chat document, Response Headers. Where the connection is to be closed h11 replaces it.
-        await send(_start(reply.status, {**headers, "connection": "keep-alive"}))
-        connection = connection_of(scope)
-        if connection is not None and in_chunks(scope, reply.status, map(str.lower, headers)):
-            await stream.write_to(connection, merge=self._merge)
-        else:
-            async for record in stream.records(merge=self._merge):
-                await send({"type": "http.response.body", "body": record, "more_body": True})
-        await send({"type": "http.response.body", "body": b""})
-
-
-def _start(status: int, headers: dict[str, str]) -> dict[str, object]:
-    pairs = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
-    return {"type": "http.response.start", "status": status, "headers": pairs}
-
-
-async def _disconnected(receive: Receive) -> None:
-    """Returns when the client has gone."""
-    while (await receive())["type"] != "http.disconnect":
-        pass
 
 
 class LocalServer:
@@ -241,7 +175,7 @@ class LocalServer:
         if way.route is None and request.path != INVOCATIONS:
             # A path that is a dialect's with some query parameter only.
             return HttpResponse("Not Found", 404, media_type="text/plain")
-        if http.method == "HEAD" and not way.page:
+        if http.method == "HEAD" and not (way.route and way.route.page):
             # It would start what a GET asks for, for nobody.
             allowed = ", ".join(way.route.methods if way.route else ("POST",))
             return HttpResponse("Method Not Allowed", 405, {"Allow": allowed}, media_type="text/plain")
@@ -257,7 +191,7 @@ class LocalServer:
         too_large = refuse_body(http, self._service.settings.limits.max_body_bytes)
         if too_large is not None:
             return too_large
-        opens = not way.page if way.route else request.path == INVOCATIONS
+        opens = not way.route.page if way.route else request.path == INVOCATIONS
         return self._service.refusal(request) if opens else None
 
 
@@ -303,4 +237,13 @@ def application(service: Service, access: Access | None = None, *, playground: b
     if playground and (files := file_routes(access)):
         # Behind the dialects' own: one of the user's may have the path.
         routes += [HttpRoute("/playground/setup.json", server.setup, methods=["GET"], include_in_schema=False), *files]
-    return Starlette(routes=routes, lifespan=server.lifespan)
+    middleware = [Middleware(OriginForm)]
+    if access.origins:
+        # Without credentials: a page has to know the key, no cookie and no password of the browser's stands for it.
+        origins, every = sorted(access.origins), ["*"]
+        middleware.append(Middleware(CORSMiddleware, origins, METHODS, allow_headers=every, expose_headers=every))
+    return Starlette(routes=routes, lifespan=server.lifespan, middleware=middleware)
+
+
+METHODS = ("GET", "POST", "DELETE")
+"""That routes have."""

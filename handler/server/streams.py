@@ -10,21 +10,30 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections import deque
 from collections.abc import AsyncIterator
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+import anyio
+from starlette.responses import Response as HttpResponse
+from starlette.types import Receive, Scope, Send
+
 from ...formatters import Request
 from ..exchange import Exchange
+from ..headers import headers_of
 from ..service import Service
+from .connection import connection_of, in_chunks
 
 if TYPE_CHECKING:
     from typing_extensions import Self  # in typing from Python 3.11
 
     from .connection import Connection
 
-__all__ = ["AsyncService", "Stream"]
+__all__ = ["AsyncService", "Stream", "StreamResponse"]
+
+log = logging.getLogger(__name__)
 
 
 class Stream:
@@ -119,6 +128,72 @@ class Stream:
         exchange = self.exchange
         while await self.ready():
             yield exchange.take_all() if merge else exchange.records.popleft()
+
+
+class StreamResponse(HttpResponse):
+    """Sends a stream's records, each in an HTTP chunk of its own; ends the exchange when the client goes away.
+
+    With `merge` records that are ready together share a chunk. None waits for others: they gather while the event loop
+    or the client is slower than the engine, or when a step brings several. A client that has not read its answer after
+    `timeout` seconds is cut off (run.py does so with what uvicorn still has for it).
+    """
+
+    def __init__(self, stream: Stream, timeout: float, *, merge: bool) -> None:
+        self._stream = stream
+        self._merge = merge
+        self._timeout = timeout
+        self.raw_headers = []
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Runs until the last record is sent or the client has gone."""
+        stream = self._stream
+        with stream:
+            leaving = asyncio.ensure_future(_disconnected(receive))
+            leaving.add_done_callback(lambda _: stream.leave())
+            try:
+                with anyio.move_on_after(self._timeout) as limit:
+                    await self._send_all(scope, send)
+            except Exception:
+                log.exception("request %s: its response could not be sent", stream.exchange.request_id)
+                raise
+            finally:
+                leaving.cancel()
+            if limit.cancelled_caught:
+                log.warning("connection closed: the client did not read its response for too long")
+
+    async def _send_all(self, scope: Scope, send: Send) -> None:
+        stream = self._stream
+        exchange = stream.exchange
+        await stream.ready()
+        if not exchange.call.streamed:
+            await stream.ended()
+        reply = exchange.call.reply
+        headers = {**headers_of(reply), **self.headers}
+        if not exchange.call.streamed or (reply.status != 200 and exchange.finished and len(exchange.records) <= 1):
+            body = exchange.take_all()
+            await send(_start(reply.status, {**headers, "content-length": str(len(body))}))
+            await send({"type": "http.response.body", "body": body})
+            return
+        # The minimal chat document, Response Headers. Where the connection is to be closed h11 replaces it.
+        await send(_start(reply.status, {**headers, "connection": "keep-alive"}))
+        connection = connection_of(scope)
+        if connection is not None and in_chunks(scope, reply.status, map(str.lower, headers)):
+            await stream.write_to(connection, merge=self._merge)
+        else:
+            async for record in stream.records(merge=self._merge):
+                await send({"type": "http.response.body", "body": record, "more_body": True})
+        await send({"type": "http.response.body", "body": b""})
+
+
+def _start(status: int, headers: dict[str, str]) -> dict[str, object]:
+    pairs = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
+    return {"type": "http.response.start", "status": status, "headers": pairs}
+
+
+async def _disconnected(receive: Receive) -> None:
+    """Returns when the client has gone."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
 
 
 class AsyncService:

@@ -30,7 +30,8 @@ from ...model.errors import GenerationError, LmiError
 from ...model.events import Delta, EngineEvent, Failed, Rendered
 from ...model.log import set_current
 from ..admission import Admission
-from ..exchange import OVER, Exchange, State
+from ..exchange import Exchange
+from ..states import OVER, State
 from ..telemetry.metrics import RequestStats
 from ..user_code.content_filter import FilteredEncoder
 from ..user_code.custom_handler import Relayed
@@ -236,7 +237,8 @@ class Deferred(Exchange):
                     self._meter.keep([record])
                 self.begun = True
                 self.records.append(record)
-                if len(self.records) > self._next_check and (excess := self._unsent_error()) is not None:
+                # In a moment such code may make any number of records.
+                if len(self.records) > self._next_check and (excess := self._excess(patience=0)) is not None:
                     self._end(self._failure_records(0, excess))
                 self._wake_host()
                 if self.finished:

@@ -1,4 +1,4 @@
-"""An exchange in each of its states, and what may happen to it there, in every order of two (handler/exchange.py).
+"""An exchange in each of its states, and what may happen to it there, in every order of two (handler/states.py).
 
 Whatever happens, the request ends once, and nothing of it is left: no place in admission, no generation, no thread.
 """
@@ -17,10 +17,10 @@ from typing import Any
 import pytest
 
 from lmi.formatters import NotReadyError
-from lmi.handler.exchange import Exchange, State
+from lmi.handler.exchange import Exchange
 
-from ..kit.api.errors import GenerationError, LmiError, TimeLimitError, UnavailableError
-from ..kit.api.handler import Deferred, Prepared, Relayed, RelayedReply, Service, Task, Workers, started_service
+from ..kit.api.errors import GenerationError, LmiError, TimeLimitError
+from ..kit.api.handler import Deferred, Prepared, Relayed, RelayedReply, Service, State, Task, Workers, started_service
 from ..kit.api.types import Delta, Event, Failed, Finish, Generation, ParsedRequest, Request, Response, Started, Token
 from ..kit.user_code.engine import ScriptedEngine
 
@@ -285,7 +285,7 @@ def be_ready(stage: Stage) -> None:
 
 def die(stage: Stage) -> None:
     stage.engine.down = "the engine died"
-    stage.engine.fail(list(stage.engine.sinks), UnavailableError("the engine died"))
+    stage.engine.die("the engine died")
 
 
 EVENTS: dict[str, Callable[[Stage], None]] = {

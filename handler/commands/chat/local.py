@@ -43,6 +43,7 @@ def local_server(model: Path, pairs: Sequence[str]) -> Iterator[tuple[str, str]]
     Others on this machine do not have the key.
     """
     from ....model.options import load_settings
+    from ....model.options.combined import TASK_NAMES
     from ....model.process.client import EngineClient
     from ...secure_mode import refuse_secure_mode
     from ...server.sockets import bound_sockets, url_of
@@ -50,8 +51,9 @@ def local_server(model: Path, pairs: Sequence[str]) -> Iterator[tuple[str, str]]
     refuse_secure_mode(os.environ)
     options = options_of_model(model) | assignments(pairs)
     settings = load_settings(model, environment=os.environ, overrides=options)
-    if settings.embeds:
-        raise OptionError(f"{model}: expected a model that generates text, found one of {settings.task}", "task")
+    if settings.pools:
+        found = f"option.task={TASK_NAMES[settings.task]}"
+        raise OptionError(f"{model}: expected a model that generates text, found {found}", "task")
     print(f"lmi: starting the engine for {settings.model_name}", file=sys.stderr, flush=True)
     quiet_engine(sys.stderr)
     # Standard output is for answers.

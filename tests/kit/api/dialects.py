@@ -77,6 +77,7 @@ __all__ = [
     "azure",
     "decode_nothing",
     "forget_logged_names",
+    "json_body",
     "lmi",
     "look_through_in_pieces",
     "minimal",

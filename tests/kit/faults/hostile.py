@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 ASK = [{"role": "user", "content": "Hello"}]
@@ -58,6 +59,9 @@ def deep_tag(depth: int) -> Any:
 LOOP = {"$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}, "$ref": "#/$defs/a"}
 
 RECURSIVE = {"$defs": {"n": {"properties": {"l": {"$ref": "#/$defs/n"}}}}, "$ref": "#/$defs/n"}
+INTERSECTED = json.dumps(
+    {"allOf": [{"type": "string", "pattern": f"(a|b)*a(a|b){{{count}}}"} for count in range(10, 40)]}
+)
 
 REFUSED: dict[str, tuple[Case, str]] = {
     # vLLM notes, Safety: one such request could end the engine of 0.23.
@@ -90,6 +94,7 @@ REFUSED: dict[str, tuple[Case, str]] = {
     # What would never end, or take all the memory or the stack.
     "many items in a grammar": (text(guided_grammar='start: %json {"type": "array", "maxItems": 1000000000}'),
                                 "guided_grammar"),
+    "intersected patterns": (text(guided_grammar=f"start: %json {INTERSECTED}"), "guided_grammar"),
     "parentheses": (text(guided_regex="(" * 100_000 + "a" + ")" * 100_000), "guided_regex"),
     "parentheses in a grammar": (text(guided_grammar="root ::= " + "(" * 9_000 + '"a"' + ")" * 9_000),
                                  "guided_grammar"),
@@ -106,6 +111,7 @@ REFUSED: dict[str, tuple[Case, str]] = {
     "itself": (text(guided_grammar="root ::= root"), "guided_grammar"),
     "references in a loop": (text(guided_json=LOOP), "guided_json"),
     "impossible range": (text(guided_json={"type": "integer", "minimum": 5, "maximum": 1}), "guided_json"),
+    "an argument of the engine's": (text(vllm_xargs={"kv_cache_report_mode": 5}), "vllm_xargs.kv_cache_report_mode"),
     # Token ids.
     "stop id": (text(min_tokens=5, stop_token_ids=[LARGEST]), "stop_token_ids"),
     "stop id of the vocabulary's size": (text(min_tokens=5, stop_token_ids=[640]), "stop_token_ids"),
@@ -158,9 +164,6 @@ HARMLESS: dict[str, Case] = {
     "counts of rules": text(guided_grammar='root ::= x{1,99}\nx ::= y{1,99}\ny ::= "a"{1,99}', max_tokens=200),
     "counts in a schema": chat(**schema({"items": {"pattern": "((a{99}){99}){99}"}})),
     "many items": text(guided_json={"type": "array", "maxItems": 10**9, "items": {"multipleOf": 3}}),
-    "intersected patterns": text(
-        guided_json={"allOf": [{"type": "string", "pattern": f"(a|b)*a(a|b){{{count}}}"} for count in range(10, 40)]}
-    ),
     "recursion": text(guided_grammar='root ::= "a" root | "b"'),
     "ambiguous": text(guided_grammar='root ::= root root | "a"', max_tokens=200),
     "large count": text(guided_regex="a{1,1000000}"),
@@ -187,7 +190,7 @@ HARMLESS: dict[str, Case] = {
     ),
     "priority": text(priority=-(2**31)),
     "salt": text(cache_salt="a\x00é"),
-    "arguments": text(vllm_xargs={"a": [1, "b", 0.5], "kv_cache_report_mode": 5, "ngram_size": "x"}),
+    "arguments": text(vllm_xargs={"a": [1, "b", 0.5], "ngram_size": "x"}),
     "one allowed id": text(allowed_token_ids=[5] * 1024, logprobs=3),
     "allowed and biased": text(allowed_token_ids=[5], logit_bias={"5": -100}, temperature=2),
     "allowed and barred": text(allowed_token_ids=[64], bad_words=["a"], temperature=1),

@@ -232,14 +232,14 @@ def test_other_backends_are_left_to_vllm_but_for_what_is_empty(source: str) -> N
             backends.compiled("here", asked)
 
 
-INTERSECTED = {"allOf": [{"type": "string", "pattern": f"(a|b)*a(a|b){{{count}}}"} for count in range(10, 40)]}
+PATTERNS = {"anyOf": [{"type": "string", "pattern": f"a{{{count}}}"} for count in range(1, 10)]}
 SLOW: dict[str, tuple[dict[str, str], str]] = {
     "counts": ({"regex": "((a{1,100}){1,100}){1,100}"}, "guidance"),
     "repeated characters": ({"regex": "([a-z]{1,500}.){1,500}"}, "guidance"),
     "counts of rules": ({"grammar": 'root ::= x{1,99}\nx ::= y{1,99}\ny ::= "a"{1,99}'}, "guidance"),
     "counts in a schema": ({"json": '{"type": "string", "pattern": "((a*)*)*"}'}, "guidance"),
     "many items": ({"json": '{"type": "array", "maxItems": 1000000000, "items": {"multipleOf": 3}}'}, "xgrammar"),
-    "intersected patterns": ({"json": json.dumps(INTERSECTED)}, "xgrammar"),
+    "patterns that it may intersect": ({"json": json.dumps(PATTERNS)}, "xgrammar"),
 }
 """What takes one backend too long, and the one that is asked then."""
 
