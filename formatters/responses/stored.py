@@ -19,8 +19,9 @@ import msgspec
 from ...model.engine import EngineInfo
 from ...model.errors import NotFoundError, ParameterError, PreviousResponseError, UnsupportedError
 from ...model.options import Settings
-from ..base import Request, Response, encode, variable_part
+from ..base import Request, Response, encode
 from ..common.kinds import Filled
+from ..dialect import variable_part
 from ..response_store import ResponseStore
 from .bodies import Stored
 from .items import listed

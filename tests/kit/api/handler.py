@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from lmi.formatters import Request, Response
+from lmi.formatters import NotReadyError, Request, Response
 from lmi.formatters.base import ATTRIBUTES_HEADER, attributes_of, request_id_of
 from lmi.handler.commands.check import check as check_model_dir
 from lmi.handler.commands.cli import main as lmi_command
@@ -57,6 +57,7 @@ __all__ = [
     "Frame",
     "Function",
     "InputFormatter",
+    "NotReadyError",
     "PlainBatch",
     "Prepared",
     "Relayed",
