@@ -23,7 +23,9 @@ def former_names(module: str, names: Mapping[str, str]) -> Callable[[str], Any]:
         if name not in names:
             raise AttributeError(f"module {module!r} has no attribute {name!r}")
         home, _, now = names[name].rpartition(":")
-        log.warning("%s.%s is now called %s; the old name still works", module, name, now if now != name else f"{home}.{now}")
+        log.warning(
+            "%s.%s is now called %s; the old name still works", module, name, now if now != name else f"{home}.{now}"
+        )
         found = getattr(import_module(home) if home else sys.modules[module], now)
         # The next one who asks finds it there.
         setattr(sys.modules[module], name, found)
