@@ -1,7 +1,7 @@
 """The dialects in which requests come, and what turns a request into generations and events into its answer.
 
-base.py            what a dialect is made of: Request, Dialect, ParsedRequest, ResponseEncoder
-routes.py          its paths: Route, OpenApi, Way, which base.py has too
+base.py            a request in, a parsed request out, an encoder: Request, ParsedRequest, ResponseEncoder
+dialect.py         what a dialect is: Dialect, its paths: Route, OpenApi, Way
 records.py         values as the bytes of an answer, which base.py has too
 table.py           DIALECTS, the table of ours
 adapters.py        which adapter a request names
@@ -25,7 +25,7 @@ rerank/            ranks, scores and classes: Jina, Cohere, vLLM, Text Embedding
 tgi/               Text Generation Inference, on LMI's parameters
 tokens/            the tokens of prompts and their text, on OpenAI's chat reader
 
-To add one, write a folder or a file whose DIALECT is a `base.Dialect` and put it into DIALECTS. Users bring theirs with
+To add one, write a folder or a file whose DIALECT is a `Dialect` and put it into DIALECTS. Users bring theirs with
 `option.output_formatter=module:Class` or the entry point group `lmi.dialects`; those are asked before ours.
 """
 
@@ -35,12 +35,13 @@ from typing import TYPE_CHECKING
 
 from ..model.former_names import former_names
 from .adapters import NO_ADAPTERS, AdapterNames, NotReadyError, named_by_request, take_names
-from .base import FORMER_NAMES, Dialect, ParsedRequest, Request, Response, Route
+from .base import FORMER_NAMES, ParsedRequest, Request, Response
 from .coding import decoded, is_encoded
 from .common.body_size import LARGE
 from .common.json_body import control_of, ends_of
 from .control import CANCEL, KIND, NO_CONTROL, Control
 from .detection import Hooks, check_dialect, detect, explicit_dialect, read_body, receive, refusal
+from .dialect import Dialect, Route
 from .routing import misrouted, route_of, routed
 from .sessions import SESSION_HEADER, Session
 from .table import DIALECTS, fallback

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -19,11 +19,9 @@ from ..model.errors import LmiError
 from ..model.events import Event
 from ..model.former_names import former_names
 from ..model.generation import Generation
-from ..model.options import Settings
 from .client_fields import ClientFields
 from .records import JSON, JSON_LINES, SSE, encode, event_record, line_record, named_record
 from .response_store import ResponseStore
-from .routes import UNDESCRIBED, JsonSchema, OpenApi, Page, Route, Way, variable_part
 from .sessions import SESSION_HEADER, Session
 
 __all__ = [
@@ -32,28 +30,18 @@ __all__ = [
     "JSON",
     "JSON_LINES",
     "SSE",
-    "UNDESCRIBED",
-    "Dialect",
-    "DialectShape",
-    "JsonSchema",
-    "OpenApi",
-    "Page",
     "ParsedRequest",
     "Payload",
     "Request",
     "Response",
     "ResponseEncoder",
-    "Route",
-    "Way",
     "attributes_of",
     "encode",
     "event_record",
     "line_record",
     "named_record",
     "named_session",
-    "own_response",
     "request_id_of",
-    "variable_part",
 ]
 
 INVOCATIONS = "/invocations"
@@ -81,8 +69,8 @@ class Request:
     """The one that its header names, or that was made for it."""
     responses: ResponseStore | None = None
     """Where responses are kept; None: nowhere (option.response_store)."""
-    way: Way | None = None
-    """Where it leads (routing.py, `routed`); None: nobody has looked yet."""
+    way: Any = None
+    """Where it leads, a Way (routing.py, `routed`); None: nobody has looked yet."""
 
 
 ATTRIBUTES_HEADER = "x-amzn-sagemaker-custom-attributes"
@@ -196,68 +184,14 @@ class ParsedRequest:
         return any(generation.stream for generation in self.generations) if self.stream is None else self.stream
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Dialect:
-    """A dialect: how its requests are known, read and refused. All of ours are in table.py."""
-
-    name: str
-    """What `option.dialect` and the request attribute `dialect` call it."""
-    body_field: str
-    """The field of the body that `matches` goes by, named in the error when no dialect matches, or empty."""
-    routes: tuple[Route, ...]
-    """The paths that select this dialect, before the body is read."""
-    openapi: tuple[OpenApi, ...]
-    """What describes requests that are detected by their bodies."""
-    names_model: bool
-    """Whether the body's `model` may name an adapter."""
-    matches: Callable[[Payload, Request, Settings], bool]
-    """Whether a body without an explicit dialect is this one's; asked where it has one of `marks`."""
-    parse: Callable[[Payload, Request, Settings], ParsedRequest]
-    """The parsed request; raises RequestError."""
-    refuse: Callable[[LmiError, Payload | None, Request, Settings], Response]
-    """The response to a request that `parse` refused, or that could not be read (there is no body then)."""
-    marks: frozenset[str] | None = None
-    """The fields without any of which a body is not this one's; None: it may be anything."""
-    for_formatters: Callable[[Generation, Settings], ResponseEncoder | None]
-    """What output formatters of users get instead of the dialect's own response; None: that response."""
-
-
-def own_response(generation: Generation, settings: Settings) -> None:
-    """For `for_formatters`: output formatters of users get the dialect's own response."""
-
-
-class DialectShape(Protocol):
-    """What a dialect of a user's own has: a module, a class or an object with these names.
-
-    `OPENAPI: tuple[OpenApi, ...]` may describe requests that are detected by their bodies.
-    """
-
-    NAME: str
-    """What `option.dialect` and the request attribute `dialect` call it."""
-    BODY_FIELD: str
-    """The field of the body that `matches` goes by, named in the error when no dialect matches, or empty."""
-    ROUTES: tuple[Route, ...]
-    """The paths that select this dialect, before the body is read."""
-
-    def matches(self, payload: Payload, request: Request, settings: Settings) -> bool:
-        """Whether a body without an explicit dialect is this one's."""
-        ...
-
-    def parse(self, payload: Payload, request: Request, settings: Settings) -> ParsedRequest:
-        """The parsed request; raises RequestError."""
-        ...
-
-    def refuse(self, error: LmiError, payload: Payload | None, request: Request, settings: Settings) -> Response:
-        """The response to a request that `parse` refused, or that could not be read (`payload` is None then)."""
-        ...
-
-
+DIALECT = f"{__package__}.dialect"
 FORMER_NAMES = {
     "Answer": "Response",
     "Call": "ParsedRequest",
-    "Described": "OpenApi",
-    "Format": "Dialect",
+    "Described": f"{DIALECT}:OpenApi",
+    "Format": f"{DIALECT}:Dialect",
     "Reply": "ResponseEncoder",
 }
+HERE_BEFORE = {name: f"{DIALECT}:{name}" for name in ("Dialect", "DialectShape", "OpenApi", "Route")}
 if not TYPE_CHECKING:  # or type checkers would accept any name
-    __getattr__ = former_names(__name__, FORMER_NAMES)
+    __getattr__ = former_names(__name__, FORMER_NAMES | HERE_BEFORE)

@@ -14,8 +14,9 @@ from typing import Protocol
 
 from ..model.errors import UnsupportedError
 from ..model.options import Settings
-from .base import Dialect, Payload, Request, Response
+from .base import Payload, Request, Response
 from .common.json_body import KIND
+from .dialect import Dialect
 
 __all__ = [
     "CANCEL",

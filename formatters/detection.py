@@ -30,11 +30,12 @@ from ..model.options import Settings
 from ..model.options.settings import DOES
 from .adapters import NAMING, NO_ADAPTERS, AdapterNames, NotReadyError, select, take_names, with_adapters, with_name
 from .azure.request import DEPLOYMENT, EXTRAS
-from .base import Dialect, OpenApi, ParsedRequest, Payload, Request, Response, Way, encode
+from .base import ParsedRequest, Payload, Request, Response, encode
 from .coding import decoded
 from .common.body_size import LARGE
 from .common.json_body import TOO_DEEP, check_content_type, control_of, names_in, read_json
 from .control import NO_CONTROL, Control, is_users
+from .dialect import Dialect, OpenApi, Way
 from .routing import ROUTE, routed, way_of
 from .table import DIALECTS, fallback
 from .tracing import with_trace

@@ -16,7 +16,8 @@ from dataclasses import replace
 from urllib.parse import parse_qsl, unquote
 
 from ..model.errors import NotFoundError, PayloadError, RequestError
-from .base import INVOCATIONS, Dialect, Request, Response, Route, Way, encode
+from .base import INVOCATIONS, Request, Response, encode
+from .dialect import Dialect, Route, Way
 from .table import DIALECTS
 
 __all__ = ["INVOCATIONS", "ROUTE", "Found", "misrouted", "route_of", "routed", "way_of"]
@@ -82,8 +83,7 @@ ANY = Way()
 
 def way_of(request: Request, user_dialects: Sequence[Dialect] = ()) -> Way:
     """The request's way, of one that may not have been routed yet."""
-    way = routed(request, user_dialects).way
-    assert way is not None
+    way: Way = routed(request, user_dialects).way
     return way
 
 

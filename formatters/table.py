@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..model.options import Settings
 from . import anthropic, azure, lmi, minimal, openai, rerank, responses, tgi, tokens
-from .base import Dialect
+from .dialect import Dialect
 from .lmi import dynamic
 
 __all__ = ["DIALECTS", "fallback"]

@@ -20,19 +20,18 @@ from ..formatters.base import (
     JSON,
     JSON_LINES,
     SSE,
-    OpenApi,
     ParsedRequest,
     Payload,
     Request,
     Response,
     ResponseEncoder,
-    Route,
     encode,
     event_record,
     line_record,
 )
-from ..formatters.base import DialectShape as Dialect
 from ..formatters.client_fields import ClientFields
+from ..formatters.dialect import DialectShape as Dialect
+from ..formatters.dialect import OpenApi, Route
 from ..formatters.sessions import Session
 from ..model.backend import Backend
 from ..model.engine import EngineInfo, EngineStats

@@ -20,7 +20,8 @@ from ..formatters import (
     read_body,
     refusal,
 )
-from ..formatters.base import Page, named_session
+from ..formatters.base import named_session
+from ..formatters.dialect import Page
 from ..formatters.routing import way_of
 from ..model.engine import EngineInfo
 from ..model.errors import LmiError, RequestError

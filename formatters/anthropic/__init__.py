@@ -19,7 +19,8 @@ from typing import Any
 
 from ...model.errors import LmiError
 from ...model.options import Settings
-from ..base import Dialect, ParsedRequest, Payload, Request, Response, Route, own_response
+from ..base import ParsedRequest, Payload, Request, Response
+from ..dialect import Dialect, Route, own_response
 from .counting import parse_count
 from .errors import error_response
 from .openapi import COUNT, MESSAGES

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ..base import JSON, SSE, OpenApi
+from ..base import JSON, SSE
+from ..dialect import OpenApi
 from .bodies import (
     BlockDelta,
     BlockStart,

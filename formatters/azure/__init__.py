@@ -17,21 +17,9 @@ import msgspec
 from ...model.engine import EngineInfo
 from ...model.errors import LmiError, NotFoundError, RequestError
 from ...model.options import Settings
-from ..base import (
-    JSON,
-    SSE,
-    Dialect,
-    JsonSchema,
-    OpenApi,
-    ParsedRequest,
-    Payload,
-    Request,
-    Response,
-    Route,
-    encode,
-    own_response,
-)
+from ..base import JSON, SSE, ParsedRequest, Payload, Request, Response, encode
 from ..common.schemas import STRING
+from ..dialect import Dialect, JsonSchema, OpenApi, Route, own_response
 from ..openai.bodies import ChatChunk, ErrorBody
 from ..openai.chat import read_chat
 from .errors import OtherError, PlainError, UnprocessableError, error_response

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from ...model.errors import Fault, ParameterError, PayloadError, RequestError, UnsupportedError, most_like, one_line
 from ...model.options import Settings
-from ..base import JsonSchema
+from ..dialect import JsonSchema
 from .kinds import Anything, Kind, Nested
 from .schemas import NULL, nullable
 

@@ -19,7 +19,7 @@ from typing import Any
 
 from ...model.errors import ParameterError, PayloadError, RequestError, UnsupportedError
 from ...model.options import Settings
-from ..base import JsonSchema
+from ..dialect import JsonSchema
 from .fields import handle_unknown_field
 from .kinds import Filled, Kind, Nested, Text, read_field
 from .schemas import array, objects, one_of

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from ...model.errors import ParameterError, PayloadError
 from ...model.options import Settings
-from ..base import JsonSchema
+from ..dialect import JsonSchema
 from .schemas import ANY, BOOLEAN, FILLED, NULL, OBJECT, STRING, array, one_of
 
 __all__ = [

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import msgspec
 
 from ...model.errors import ParameterError, PayloadError
-from ..base import JsonSchema
+from ..dialect import JsonSchema
 from .kinds import ID, LARGEST_ID, Filled, Integer, Text
 from .schemas import array, one_of
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ..base import JsonSchema
+from ..dialect import JsonSchema
 
 __all__ = [
     "ANY", "BOOLEAN", "FILLED", "INTEGER", "NULL", "OBJECT", "OFF", "ON", "STRING", "array", "nullable", "objects",

@@ -8,7 +8,8 @@ from typing import Any
 from ...model.errors import ParameterError, PayloadError, UnsupportedError
 from ...model.generation import FITTING
 from ...model.options import Settings
-from ..base import JsonSchema, encode
+from ..base import encode
+from ..dialect import JsonSchema
 from .kinds import ID, LARGEST, LARGEST_ID, SMALLEST, Integer, Nested, Number, Object
 from .prompts import IDS, Ids
 from .schemas import BOOLEAN, FILLED, INTEGER, OBJECT, array, one_of

@@ -18,9 +18,10 @@ import msgspec
 
 from ...model.conversation import Call, Message
 from ...model.errors import ParameterError, PayloadError
-from ..base import JsonSchema, encode
+from ..base import encode
 from ..common.kinds import Tree
 from ..common.schemas import STRING, one_of
+from ..dialect import JsonSchema
 from .carried import LIMIT, uncarried
 from .content import MAX_MESSAGES, Content, content_of
 

@@ -14,11 +14,11 @@ from typing import Any
 from ...model.conversation import Image, Part, Text
 from ...model.errors import ParameterError, PayloadError, UnsupportedError
 from ...model.options import Settings
-from ..base import JsonSchema
 from ..common.forms import Form, Tagged
 from ..common.kinds import Nested
 from ..common.kinds import Text as TextKind
 from ..common.schemas import STRING, array, one_of
+from ..dialect import JsonSchema
 
 __all__ = ["MAX_MESSAGES", "Content", "Contents", "PartForm", "content_of", "text_form"]
 

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...model.errors import ParameterError, PayloadError
-from ..base import JsonSchema
 from ..common.kinds import Object, Text
 from ..common.schemas import FILLED, objects, one_of
+from ..dialect import JsonSchema
 
 __all__ = ["DETAIL", "ImageUrl", "read_url"]
 

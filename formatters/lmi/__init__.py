@@ -21,8 +21,9 @@ from dataclasses import dataclass
 from ...model.errors import LmiError, UnsupportedError
 from ...model.generation import Generation, Sampling
 from ...model.options import Settings
-from ..base import Dialect, ParsedRequest, Payload, Request, Response, Route
+from ..base import ParsedRequest, Payload, Request, Response
 from ..client_fields import ClientFields
+from ..dialect import Dialect, Route
 from . import embeddings as lmi_embeddings
 from .body import BODIES, Body
 from .formatter_input import for_formatters

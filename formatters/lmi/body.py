@@ -8,10 +8,11 @@ from typing import Any, cast
 
 from ...model.errors import ParameterError, PayloadError
 from ...model.options import Settings
-from ..base import JsonSchema, Payload
+from ..base import Payload
 from ..common.fields import Parameter, Table
 from ..common.kinds import Boolean, Kind
 from ..common.schemas import FILLED, array, one_of
+from ..dialect import JsonSchema
 from .parameters import ROWS
 from .schemas import schema_of
 

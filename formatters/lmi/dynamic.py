@@ -18,22 +18,10 @@ from ...model.errors import LmiError
 from ...model.events import Delta
 from ...model.generation import Generation, Sampling
 from ...model.options import Settings
-from ..base import (
-    JSON,
-    JSON_LINES,
-    SSE,
-    Dialect,
-    OpenApi,
-    ParsedRequest,
-    Payload,
-    Request,
-    Response,
-    Route,
-    encode,
-    own_response,
-)
+from ..base import JSON, JSON_LINES, SSE, ParsedRequest, Payload, Request, Response, encode
 from ..client_fields import ClientFields, prompt_names
 from ..common.encoder import Encoder
+from ..dialect import Dialect, OpenApi, Route, own_response
 from . import embeddings as lmi_embeddings
 from . import framing_of, refuse_several
 from .body import Body, Inputs, described

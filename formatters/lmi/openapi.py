@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ..base import JSON, JSON_LINES, SSE, OpenApi
+from ..base import JSON, JSON_LINES, SSE
+from ..dialect import OpenApi
 from .bodies import LastLine, TokenLine, TopTokensLine, UnreadableBody, WholeBody
 from .body import BODIES, described
 from .embeddings import BODY

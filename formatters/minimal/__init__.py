@@ -13,20 +13,10 @@ from __future__ import annotations
 
 from ...model.errors import LmiError, PayloadError
 from ...model.options import Settings
-from ..base import (
-    JSON,
-    SSE,
-    Dialect,
-    OpenApi,
-    ParsedRequest,
-    Payload,
-    Request,
-    Response,
-    Route,
-    own_response,
-)
+from ..base import JSON, SSE, ParsedRequest, Payload, Request, Response
 from ..common.fields import Table
 from ..common.kinds import Boolean
+from ..dialect import Dialect, OpenApi, Route, own_response
 from ..openai.chat import read_chat
 from ..openai.messages import PARTS, message_form
 from ..openai.parameters import chat_rows

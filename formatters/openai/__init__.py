@@ -17,7 +17,8 @@ from __future__ import annotations
 
 from ...model.errors import LmiError, PayloadError
 from ...model.options import Settings
-from ..base import Dialect, ParsedRequest, Payload, Request, Response, Route, own_response
+from ..base import ParsedRequest, Payload, Request, Response
+from ..dialect import Dialect, Route, own_response
 from . import chat as openai_chat
 from . import completions as openai_completions
 from . import embeddings as openai_embeddings

@@ -12,7 +12,8 @@ from msgspec import UNSET, UnsetType
 from ...model.engine import EngineInfo
 from ...model.options import Settings
 from ..adapters import unknown_model
-from ..base import Request, Response, encode, variable_part
+from ..base import Request, Response, encode
+from ..dialect import variable_part
 from .reply import error_response
 
 __all__ = ["MODEL_PATH", "Model", "ModelList", "Version", "model", "models", "version"]

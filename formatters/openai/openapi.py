@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from ..base import JSON, SSE, OpenApi
+from ..base import JSON, SSE
+from ..dialect import OpenApi
 from .bodies import ChatBody, ChatChunk, ErrorBody, TextBody, TextChunk
 from .embeddings import ROWS as EMBEDDING_ROWS
 from .embeddings import EmbeddingUsage, Entry

@@ -17,7 +17,6 @@ from typing import Any, NamedTuple
 from ...model.errors import ParameterError, UnsupportedError
 from ...model.generation import Sampling
 from ...model.options import Settings
-from ..base import JsonSchema
 from ..common.fields import Parameter, Table, harmless, unserved
 from ..common.forms import Form, Listed
 from ..common.guides import GUIDES, guides_of_others
@@ -25,6 +24,7 @@ from ..common.kinds import SMALLEST, Boolean, Integer, Number, Text, Texts, Tree
 from ..common.prompts import Prompts
 from ..common.vllm_fields import SAMPLED, rows
 from ..common.vllm_kinds import Likeliest
+from ..dialect import JsonSchema
 from .messages import MESSAGES
 from .tools import TOOL_ROWS
 

@@ -19,7 +19,8 @@ from typing import NamedTuple
 
 from ...model.errors import LmiError, PayloadError
 from ...model.options import Settings
-from ..base import Dialect, ParsedRequest, Payload, Request, Response, Route, own_response
+from ..base import ParsedRequest, Payload, Request, Response
+from ..dialect import Dialect, Route, own_response
 from ..openai.reply import error_response
 from . import classes, ranking, scores
 from .bodies import rank_error, tei_error

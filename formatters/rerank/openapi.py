@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from ...model.options import Settings
-from ..base import JSON, JsonSchema, OpenApi
+from ..base import JSON
 from ..common.schemas import one_of
+from ..dialect import JsonSchema, OpenApi
 from ..openai.bodies import ErrorBody
 from .bodies import ClassifyBody, Prediction, RankBody, Ranked, RankErrorBody, ScoreBody, TeiErrorBody
 from .parameters import CLASSIFY_ROWS, PREDICT_ROWS, RERANK_ROWS, SCORE_ROWS, TEI_ROWS

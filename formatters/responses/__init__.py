@@ -22,7 +22,8 @@ from typing import Any
 
 from ...model.errors import LmiError
 from ...model.options import Settings
-from ..base import SSE, Dialect, ParsedRequest, Payload, Request, Response, Route, own_response
+from ..base import SSE, ParsedRequest, Payload, Request, Response
+from ..dialect import Dialect, Route, own_response
 from ..openai.reply import error_response
 from .counting import COUNT_PATH, parse_count
 from .openapi import COUNT, CREATE, DELETE, ITEMS, NOT_SERVED, RETRIEVE

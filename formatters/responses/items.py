@@ -17,7 +17,6 @@ from typing import Any
 
 from ...model.errors import PayloadError, UnsupportedError
 from ...model.options import Settings
-from ..base import JsonSchema
 from ..common.forms import Form, Listed, Tagged, TextOr, Unread
 from ..common.kinds import Filled, Nested, Text
 from ..common.schemas import one_of
@@ -25,6 +24,7 @@ from ..conversation.builder import NONE, Arguments, Builder, Turn
 from ..conversation.content import MAX_MESSAGES, Content, Contents, PartForm, text_form
 from ..conversation.custom_tools import arguments_of
 from ..conversation.images import DETAIL, read_url
+from ..dialect import JsonSchema
 from .offers import TOOL
 
 __all__ = ["INPUT", "add_items", "additional_tools", "listed"]

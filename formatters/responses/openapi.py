@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import get_args
 
-from ..base import JSON, SSE, OpenApi
+from ..base import JSON, SSE
+from ..dialect import OpenApi
 from ..openai.bodies import ErrorBody
 from .bodies import ResponseBody
 from .counting import InputTokens

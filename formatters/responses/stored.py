@@ -19,8 +19,9 @@ import msgspec
 from ...model.engine import EngineInfo
 from ...model.errors import NotFoundError, ParameterError, PreviousResponseError, UnsupportedError
 from ...model.options import Settings
-from ..base import Request, Response, encode, variable_part
+from ..base import Request, Response, encode
 from ..common.kinds import Filled
+from ..dialect import variable_part
 from ..response_store import ResponseStore
 from .bodies import Stored
 from .items import listed
@@ -48,6 +49,7 @@ CANCEL_PATH = f"{STORED_PATH}/cancel"
 COMPACT_PATH = "/v1/responses/compact"
 OPTION = "option.response_store=true"
 _decode = msgspec.json.Decoder(Stored).decode
+_decode_items = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 
 def answered_items(
@@ -61,8 +63,9 @@ def answered_items(
     """
     if store is None or wanted is False:
         return None
-    # Long before the response's end, and not on the engine's thread.
-    items = encode([*previous, *listed(given)])
+    # Long before the response's end, and not on the engine's thread. One by one, here and in `_items`: there may be any
+    # number of them, and between two the other threads go on.
+    items = b"[" + b",".join([encode(item) for item in (*previous, *listed(given))]) + b"]"
     if (size := len(items)) > store.max_bytes:
         raise ParameterError(
             f"store: the input has {size} bytes, expected at most {store.max_bytes} (option.response_store_max_bytes)",
@@ -150,7 +153,7 @@ REFERRED = 1 << 26
 
 
 def _items(stored: Stored) -> list[dict[str, Any]]:
-    return msgspec.json.decode(stored.input, type=list[dict[str, Any]])
+    return [msgspec.json.decode(item) for item in _decode_items(stored.input)]
 
 
 def _found(store: ResponseStore | None, response_id: str) -> Stored:

@@ -22,8 +22,9 @@ import secrets
 from ...model.errors import LmiError, UnsupportedError
 from ...model.generation import Generation, Sampling
 from ...model.options import Settings
-from ..base import Dialect, ParsedRequest, Payload, Request, Response, Route, encode
+from ..base import ParsedRequest, Payload, Request, Response, encode
 from ..client_fields import ClientFields
+from ..dialect import Dialect, Route
 from ..lmi import framing_of
 from ..lmi.formatter_input import for_formatters
 from ..lmi.reply import EVENTS, Framing

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from ...model.options import Settings
-from ..base import JSON, JSON_LINES, SSE, JsonSchema, OpenApi
+from ..base import JSON, JSON_LINES, SSE
+from ..dialect import JsonSchema, OpenApi
 from ..lmi.bodies import UnreadableBody
 from ..lmi.body import described
 from .bodies import ErrorBody, StreamLine, WholeBody

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from ...model.errors import LmiError
 from ...model.options import Settings
-from ..base import Dialect, ParsedRequest, Payload, Request, Response, Route, own_response
+from ..base import ParsedRequest, Payload, Request, Response
+from ..dialect import Dialect, Route, own_response
 from ..openai.reply import error_response
 from .openapi import DETOKENIZE, TOKENIZE
 from .request import read_detokenize, read_tokenize

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from ...model.options import Settings
-from ..base import JSON, OpenApi
+from ..base import JSON
+from ..dialect import OpenApi
 from ..openai.bodies import ErrorBody
 from .reply import Detokenized, Tokenized
 from .request import DETOKENIZE_ROWS, TOKENIZE_ROWS

@@ -41,7 +41,8 @@ from starlette.responses import Response as HttpResponse
 from starlette.routing import Route as HttpRoute
 
 from ...formatters import Request, Response, routed
-from ...formatters.base import Way, attributes_of, request_id_of
+from ...formatters.base import attributes_of, request_id_of
+from ...formatters.dialect import Way
 from ...formatters.routing import INVOCATIONS
 from ...model.errors import LmiError, OverloadedError, TimeLimitError, TooLargeError, UnavailableError
 from ..exchange import Exchange

@@ -15,9 +15,10 @@ from starlette.requests import Request as HttpRequest
 from starlette.responses import Response as HttpResponse
 from starlette.routing import Route as HttpRoute
 
-from ...formatters.base import JSON, OpenApi
+from ...formatters.base import JSON
 from ...formatters.common.schemas import STRING, objects
 from ...formatters.control import REQUEST_ID
+from ...formatters.dialect import OpenApi
 from ...model.errors import LmiError
 from ..control import cancel
 from ..service import Service

@@ -15,8 +15,9 @@ from starlette.requests import Request as HttpRequest
 from starlette.responses import Response as HttpResponse
 
 from ...formatters import Response
-from ...formatters.base import JSON, JsonSchema, OpenApi, encode
+from ...formatters.base import JSON, encode
 from ...formatters.common.schemas import STRING, objects
+from ...formatters.dialect import JsonSchema, OpenApi
 from ...model.errors import AdapterError, LmiError, ParameterError, PayloadError
 from ..headers import headers_of
 from .body_reading import fields_of

@@ -21,9 +21,10 @@ from starlette.routing import BaseRoute
 from starlette.routing import Route as HttpRoute
 
 from ...formatters import DIALECTS, Dialect, Route
-from ...formatters.base import JSON, UNDESCRIBED, JsonSchema, OpenApi
+from ...formatters.base import JSON
 from ...formatters.common.schemas import STRING, one_of
 from ...formatters.detection import documents_by_body
+from ...formatters.dialect import UNDESCRIBED, JsonSchema, OpenApi
 from ...model.options import Settings
 from .cancel import OPENAPI as CANCEL
 from .host_messages import OPENAPI as ADAPTERS

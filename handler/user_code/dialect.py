@@ -17,8 +17,9 @@ from typing import Any, cast
 import msgspec
 
 from ...formatters import DIALECTS, Dialect, ParsedRequest, Request, Response, Route, fallback
-from ...formatters.base import UNDESCRIBED, DialectShape, OpenApi, Payload, ResponseEncoder, own_response
+from ...formatters.base import Payload, ResponseEncoder
 from ...formatters.client_fields import ClientFields
+from ...formatters.dialect import UNDESCRIBED, DialectShape, OpenApi, own_response
 from ...model.engine import EngineInfo
 from ...model.errors import LmiError, OptionError, UserCodeError
 from ...model.events import Event

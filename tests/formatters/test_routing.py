@@ -97,8 +97,9 @@ def misroute(attributes: str) -> RequestError:
     request = routed(asked(attributes))
     assert request.path == "/invocations"
     assert request.way is not None
-    assert request.way.error is not None
-    return request.way.error
+    error = request.way.error
+    assert isinstance(error, RequestError)
+    return error
 
 
 SEPARATED = "(custom attributes are separated by semicolons)"

@@ -12,8 +12,9 @@ import pytest
 
 from lmi.handler.response_store import MemoryStore, response_store
 
+from ..kit.api.handler import Exchange
 from ..kit.api.options import make_settings
-from ..kit.api.types import Delta, EngineEvent, Failed, Finish, Rendered, Started
+from ..kit.api.types import Delta, EngineEvent, Failed, Finish, Rendered, Request, Started
 from ..kit.user_code.service import ScriptedService
 
 
@@ -132,3 +133,73 @@ def test_a_response_is_kept_before_its_client_has_it(
         assert isinstance(store, MemoryStore)
         assert not store._kept
     made.service.close()
+
+
+# --- Where a request is read that names what is stored ---
+
+SMALL, BIG = 1000, 300_000
+"""Bytes that are read on the host's thread, and such that are not."""
+
+
+def keep(place: ScriptedService, size: int, item: str) -> str:
+    """Keeps a response that answers an input of so many bytes; its id, which is also that of `item` of its output."""
+    store = place.service.responses
+    assert store is not None
+    said = {"type": "message", "role": "user", "id": f"in_{item}", "content": "x" * size}
+    output = {"type": "message", "role": "assistant", "id": item, "content": [{"type": "output_text", "text": "Hi"}]}
+    kept = {"response": {"id": f"resp_{item}", "output": [output]}, "input": [said]}
+    store.put(f"resp_{item}", json.dumps(kept).encode(), [item])
+    return f"resp_{item}"
+
+
+def referring(*items: str) -> dict[str, object]:
+    return {"input": [{"type": "item_reference", "id": item} for item in items]}
+
+
+@pytest.mark.parametrize(
+    ("sizes", "body", "here"),
+    [
+        ([SMALL], {"input": "Hi", "previous_response_id": "resp_0"}, True),
+        ([BIG], {"input": "Hi", "previous_response_id": "resp_0"}, False),
+        ([SMALL], referring("0"), True),
+        ([BIG], referring("0"), False),
+        ([BIG // 2, BIG // 2], referring("0", "1"), False),
+        ([BIG // 2], {"input": "y" * (BIG // 2), "previous_response_id": "resp_0"}, False),
+        ([BIG], {"input": "Hi"}, True),
+    ],
+)
+def test_a_request_is_read_on_a_thread_where_much_must_be_read_for_it(
+    tmp_path: Path, sizes: list[int], body: dict[str, object], here: bool
+) -> None:
+    place = ScriptedService(tmp_path, {}, {"response_store": "true"})
+    for number, size in enumerate(sizes):
+        keep(place, size, str(number))
+    exchange = place.service.open(Request(json.dumps(body).encode(), path="/v1/responses"))
+    assert (type(exchange) is Exchange) is here
+    deadline = time.monotonic() + 30
+    while not place.engine.generations:
+        assert time.monotonic() < deadline, exchange.call.reply
+        time.sleep(0.001)
+    place.engine.say(0, Started(1), Delta(0, "there", finish=Finish("eos", generated_tokens=1)))
+    while not exchange.finished:
+        time.sleep(0.001)
+    assert exchange.failure is None
+    assert place.service.admission.open == 0
+    place.service.close()
+
+
+@pytest.mark.parametrize("size", [SMALL, BIG])
+@pytest.mark.parametrize("what", ["", "/input_items"])
+def test_so_is_a_page_of_what_is_stored(tmp_path: Path, size: int, what: str) -> None:
+    place = ScriptedService(tmp_path, {}, {"response_store": "true"})
+    path = f"/v1/responses/{keep(place, size, '0')}{what}"
+    exchange = place.service.open(Request(b"", path=path, method="GET"))
+    assert (type(exchange) is Exchange) is (size == SMALL)
+    deadline = time.monotonic() + 30
+    while not exchange.finished:
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+    answer = json.loads(exchange.take_all())
+    assert len(answer["data"][0]["content"]) == size if what else answer["id"] == "resp_0"
+    assert place.service.metrics.requests == {("responses", 200, "ok"): 1}
+    place.service.close()

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ....formatters import DIALECTS, Dialect, Request, Route, detect
-from ....formatters.base import UNDESCRIBED
+from ....formatters.dialect import UNDESCRIBED
 from ....formatters.routing import INVOCATIONS, ROUTE
 from ....model.engine import EngineInfo
 from ....model.errors import RequestError

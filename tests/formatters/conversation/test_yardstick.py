@@ -17,7 +17,7 @@ import msgspec
 import pytest
 
 from lmi.formatters import Dialect, ParsedRequest, Request, Response, Route, receive
-from lmi.formatters.base import JSON, OpenApi, Payload, encode, line_record, own_response
+from lmi.formatters.base import JSON, Payload, encode, line_record
 from lmi.formatters.client_fields import ClientFields, Paths
 from lmi.formatters.common.blocks import BlockEncoder, BlockKind, Growing
 from lmi.formatters.common.fields import Parameter, Table, paths_of
@@ -29,6 +29,7 @@ from lmi.formatters.conversation.content import MAX_MESSAGES, Content
 from lmi.formatters.conversation.images import ImageUrl
 from lmi.formatters.conversation.template_arguments import think
 from lmi.formatters.conversation.tools import FUNCTION, Choice, Offer, use
+from lmi.formatters.dialect import OpenApi, own_response
 from lmi.model.errors import LmiError
 from lmi.model.events import CallDelta, Delta, Finish, Started
 from lmi.model.generation import Conversation, Generation, Sampling

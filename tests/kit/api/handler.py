@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from lmi.formatters import Request, Response
+from lmi.formatters import NotReadyError, Request, Response
 from lmi.formatters.base import ATTRIBUTES_HEADER, attributes_of, request_id_of
 from lmi.handler.commands.check import check
 from lmi.handler.commands.cli import main as lmi_command
@@ -58,6 +58,7 @@ __all__ = [
     "Frame",
     "Function",
     "InputFormatter",
+    "NotReadyError",
     "PlainBatch",
     "Prepared",
     "Relayed",

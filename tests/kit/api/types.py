@@ -5,21 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from lmi.formatters import Hooks
-from lmi.formatters.base import (
-    JSON,
-    JSON_LINES,
-    SSE,
-    Dialect,
-    OpenApi,
-    ParsedRequest,
-    Payload,
-    Request,
-    Response,
-    ResponseEncoder,
-    Route,
-    Way,
-)
+from lmi.formatters.base import JSON, JSON_LINES, SSE, ParsedRequest, Payload, Request, Response, ResponseEncoder
 from lmi.formatters.common.encoder import Encoder
+from lmi.formatters.dialect import Dialect, OpenApi, Route, Way
 from lmi.model.backend import Backend
 from lmi.model.conversation import Message
 from lmi.model.engine import EngineInfo, EngineStats, Sink

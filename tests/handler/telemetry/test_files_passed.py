@@ -13,11 +13,11 @@ from typing import Any
 import httpx
 import pytest
 
-from ..kit.api.handler import Service, application, djl_worker, started_service
-from ..kit.api.types import Delta, Finish, Started, Token
-from ..kit.djl.hosting import available, djl_python_path
-from ..kit.paths import ROOT
-from ..kit.user_code.engine import ScriptedEngine
+from ...kit.api.handler import Service, application, djl_worker, started_service
+from ...kit.api.types import Delta, Finish, Started, Token
+from ...kit.djl.hosting import available, djl_python_path
+from ...kit.paths import ROOT
+from ...kit.user_code.engine import ScriptedEngine
 
 CHAT = {
     "model": "m",

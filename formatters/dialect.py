@@ -1,25 +1,36 @@
-"""The paths of dialects: what is on one, and how /openapi.json describes it. Others import these from base.py."""
+"""What a dialect is: how its requests are known, read and refused, its paths, and how /openapi.json describes them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from ..model.engine import EngineInfo
-from ..model.errors import RequestError
+from ..model.errors import LmiError, RequestError
+from ..model.generation import Generation
 from ..model.options import Settings
+from .base import ParsedRequest, Payload, Request, Response, ResponseEncoder
 from .records import JSON
 
-if TYPE_CHECKING:
-    from .base import Dialect, ParsedRequest, Request, Response
+__all__ = [
+    "UNDESCRIBED",
+    "Dialect",
+    "DialectShape",
+    "JsonSchema",
+    "OpenApi",
+    "Page",
+    "Parse",
+    "Route",
+    "Way",
+    "own_response",
+    "variable_part",
+]
 
-__all__ = ["UNDESCRIBED", "JsonSchema", "OpenApi", "Page", "Route", "Way", "variable_part"]
-
-Parse = Callable[[dict[str, Any], "Request", Settings], "ParsedRequest"]
+Parse = Callable[[dict[str, Any], Request, Settings], ParsedRequest]
 """Makes what is to be generated of a body; raises RequestError."""
 
-Page = Callable[["Request", Settings, EngineInfo], "Response"]
+Page = Callable[[Request, Settings, EngineInfo], Response]
 """Answers a request without the engine: a list of models, say."""
 
 
@@ -99,6 +110,59 @@ class Way:
     """The dialect's; both are None where the body says which dialect it is."""
     error: RequestError | None = None
     """Why it leads nowhere: it names a route that is not there."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Dialect:
+    """A dialect: how its requests are known, read and refused. All of ours are in table.py."""
+
+    name: str
+    """What `option.dialect` and the request attribute `dialect` call it."""
+    body_field: str
+    """The field of the body that `matches` goes by, named in the error when no dialect matches, or empty."""
+    routes: tuple[Route, ...]
+    """The paths that select this dialect, before the body is read."""
+    openapi: tuple[OpenApi, ...]
+    """What describes requests that are detected by their bodies."""
+    names_model: bool
+    """Whether the body's `model` may name an adapter."""
+    matches: Callable[[Payload, Request, Settings], bool]
+    """Whether a body without an explicit dialect is this one's; asked where it has one of `marks`."""
+    parse: Callable[[Payload, Request, Settings], ParsedRequest]
+    """The parsed request; raises RequestError."""
+    refuse: Callable[[LmiError, Payload | None, Request, Settings], Response]
+    """The response to a request that `parse` refused, or that could not be read (there is no body then)."""
+    marks: frozenset[str] | None = None
+    """The fields without any of which a body is not this one's; None: it may be anything."""
+    for_formatters: Callable[[Generation, Settings], ResponseEncoder | None]
+    """What output formatters of users get instead of the dialect's own response; None: that response."""
+
+
+def own_response(generation: Generation, settings: Settings) -> None:
+    """For `for_formatters`: output formatters of users get the dialect's own response."""
+
+
+class DialectShape(Protocol):
+    """What a dialect of a user's own has: a module, a class or an object with these names.
+
+    `OPENAPI: tuple[OpenApi, ...]` may describe requests that are detected by their bodies.
+    """
+
+    NAME: str
+    """What `option.dialect` and the request attribute `dialect` call it."""
+    BODY_FIELD: str
+    """The field of the body that `matches` goes by, named in the error when no dialect matches, or empty."""
+    ROUTES: tuple[Route, ...]
+    """The paths that select this dialect, before the body is read."""
+
+    def matches(self, payload: Payload, request: Request, settings: Settings) -> bool:
+        """Whether a body without an explicit dialect is this one's."""
+
+    def parse(self, payload: Payload, request: Request, settings: Settings) -> ParsedRequest:
+        """The parsed request; raises RequestError."""
+
+    def refuse(self, error: LmiError, payload: Payload | None, request: Request, settings: Settings) -> Response:
+        """The response to a request that `parse` refused, or that could not be read (`payload` is None then)."""
 
 
 UNDESCRIBED = OpenApi("", lambda _: {"type": "object"}, {JSON: ()}, {JSON: ()})

@@ -16,13 +16,22 @@ from typing import Any
 
 import pytest
 
-from lmi.formatters import NotReadyError
-from lmi.handler.exchange import Exchange
-
-from ..kit.api.errors import GenerationError, LmiError, TimeLimitError
-from ..kit.api.handler import Deferred, Prepared, Relayed, RelayedReply, Service, State, Task, Workers, started_service
-from ..kit.api.types import Delta, Event, Failed, Finish, Generation, ParsedRequest, Request, Response, Started, Token
-from ..kit.user_code.engine import ScriptedEngine
+from ...kit.api.errors import GenerationError, LmiError, TimeLimitError
+from ...kit.api.handler import (
+    Deferred,
+    Exchange,
+    NotReadyError,
+    Prepared,
+    Relayed,
+    RelayedReply,
+    Service,
+    State,
+    Task,
+    Workers,
+    started_service,
+)
+from ...kit.api.types import Delta, Event, Failed, Finish, Generation, ParsedRequest, Request, Response, Started, Token
+from ...kit.user_code.engine import ScriptedEngine
 
 TIMEOUT_S = 30.0
 TOKEN = Delta(0, "a", (Token(1, "a", -0.5),))
