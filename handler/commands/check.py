@@ -29,7 +29,8 @@ from ...model.options.model_dir import check_model
 from ...model.options.properties import gather
 from ...model.options.refusal import refuse
 from ...model.text.chat_template import chat_template
-from ...model.vllm.library.version import VERSIONS, refusal, vllm_version, warning
+from ...model.vllm.library.version import VERSIONS, vllm_version, warning
+from ...model.vllm.library.version import refusal as version_refusal
 from ...model.vllm.pooling.activation import activation_of, leaving_logits
 from ..preflight import entry_point_of
 from ..secure_mode import SecureMode, secure_mode
@@ -59,10 +60,12 @@ def check(
     *,
     environment: Mapping[str, str] | None = None,
     files: bool = True,
+    here: bool = True,
 ) -> list[str]:
     """What there is to say of `model_dir` with `overrides` over its options, as lines for a person.
 
-    Reads the environment as the container does; without `files` neither the model nor adapters are looked for.
+    Reads the environment as the container does; without `files` neither the model nor adapters are looked for, without
+    `here` what depends on this machine is left open: its devices, and packages that vLLM may need.
     Raises OptionError for what start-up would refuse.
     """
     overrides = options_of_model(model_dir) | dict(overrides)
@@ -81,7 +84,7 @@ def check(
             secure.check_entry_point(settings, environment)
         model = f"model: {given or settings.model_id}, not checked" if downloaded or not files else ""
         workers = worker_lines(settings, options, environment, Machine.here(environment))
-        return _lines(settings, environment, model, secure, workers, adapters=files)
+        return _lines(settings, environment, model, secure, workers, adapters=files, here=here and not model)
 
 
 def _lines(
@@ -92,6 +95,7 @@ def _lines(
     workers: list[str],
     *,
     adapters: bool,
+    here: bool,
 ) -> list[str]:
     """`model` stands for what the model's files say, where they are not there."""
     own = _own_code(settings)
@@ -114,7 +118,7 @@ def _lines(
         *(adapter_lines(settings) if adapters else ()),
         *(forbidden_lines(settings, secure) if secure and adapters else ()),
         *_hosts(settings),
-        *_arguments(settings),
+        *_arguments(settings, here=here),
     ]
 
 
@@ -218,13 +222,13 @@ def _hosts(settings: Settings) -> Iterator[str]:
         yield f"hosts: {parallel.nnodes}, which meet at {ports}; this one is node {parallel.node_rank}, {role}"
 
 
-def _arguments(settings: Settings) -> list[str]:
+def _arguments(settings: Settings, *, here: bool) -> list[str]:
     if is_users(settings.backend):
         return [f"engine {settings.backend}: your own, not checked: it is loaded at start"]
-    return _of_vllm(settings)
+    return _of_vllm(settings, here=here)
 
 
-def _of_vllm(settings: Settings) -> list[str]:
+def _of_vllm(settings: Settings, *, here: bool) -> list[str]:
     if importlib.util.find_spec("vllm") is None:
         if not (settings.pools or settings.tool_parser_plugin or settings.reasoning_parser_plugin):
             refuse(unknown_parsers(settings, PARSERS, f"vLLM's {VERSIONS}"))
@@ -235,7 +239,7 @@ def _of_vllm(settings: Settings) -> list[str]:
     from ...model.vllm.setup.plugins import import_plugins
 
     installed = vllm_version()
-    if fault := refusal(installed):
+    if fault := version_refusal(installed):
         raise OptionError(fault)
     plugins = import_plugins(settings)
     arguments = engine_arguments(settings)
@@ -247,7 +251,21 @@ def _of_vllm(settings: Settings) -> list[str]:
     ignored = sorted(set(settings.unprefixed) - arguments.keys())
     if ignored:
         lines.append(f"warning: unknown, and without `option.`, therefore ignored: {', '.join(ignored)}")
+    # What is on the hub, only the start fetches.
+    if here and Path(settings.model_id).exists():
+        lines += _refused_here(settings)
     return lines
+
+
+def _refused_here(settings: Settings) -> list[str]:
+    """Raises OptionError for what vLLM refuses of this model on this machine."""
+    from ...model.vllm.configured import refusal, runs_here
+
+    if not runs_here():
+        return ["note: not checked whether vLLM takes all that together: it finds no device here"]
+    if refused := refusal(settings):
+        raise refused if isinstance(refused, OptionError) else OptionError(refused.message, refused.param)
+    return []
 
 
 def _shown(arguments: Mapping[str, object]) -> str:

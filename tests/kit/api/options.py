@@ -9,10 +9,11 @@ from lmi.model.options import Settings, load_settings, read_properties, settings
 from lmi.model.options.environment.tgi import TGI
 from lmi.model.options.environment.vllm_image import ARGUMENTS, PREFIX
 from lmi.model.options.image_rules import ImageRules
+from lmi.model.options.option import Option
 from lmi.model.options.table import OPTIONS, option_named
 
 __all__ = [
-    "ARGUMENTS", "OPTIONS", "PREFIX", "TGI", "ImageRules", "load_settings", "make_settings", "option_named",
+    "ARGUMENTS", "OPTIONS", "PREFIX", "TGI", "ImageRules", "Option", "load_settings", "make_settings", "option_named",
     "read_properties", "settings_of", "typed_settings",
 ]  # fmt: skip
 
