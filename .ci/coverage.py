@@ -35,6 +35,7 @@ FLOORS = {
     "handler/server/playground": 96,
     "handler/sessions": 97,
     "handler/telemetry": 98,
+    "handler/threads": 92,
     "handler/user_code": 92,
     "handler/user_code/formatters": 92,
     "model": 93,

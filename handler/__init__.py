@@ -3,14 +3,15 @@
 service.py        what all hosts share: a request in, an exchange with the engine out
 opening.py        what becomes of a request: its answer at once, or its exchange
 exchange.py       one request under way: events in, records out
-admission.py      what is taken on, and for how long; sweeper.py: the thread that looks whether that is over
+admission.py      what is taken on, and for how long
 control.py        requests about sessions and about other requests: `requestType`, CANCEL
 headers.py        HTTP headers and custom attributes, in and out
-preflight.py      what is checked before anything starts
+model_code.py     which code a model directory brings, before any of it runs
 response_store.py responses that are kept in memory
 file_lock.py      a lock between processes
 secure_mode.py    what SageMaker's secure mode forbids
 api.py            what user code imports
+threads/          exchanges whose work runs on threads: user code, large bodies, sessions
 adapters/         LoRA adapters: which are registered
 sessions/         stateful sessions
 djl/              behind DJL Serving: rolling batch, async mode, dynamic batch

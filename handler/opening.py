@@ -46,10 +46,10 @@ from .control import Controller
 from .exchange import Exchange
 from .sessions.requests import Receive, Sessions, named_session
 from .telemetry.metrics import RequestStats
+from .threads.deferred import Deferred, Prepared
+from .threads.pool import Workers
 from .user_code.custom_handler import CustomHandler, Relayed
-from .user_code.deferred import Deferred, Prepared
 from .user_code.extensions import Extensions
-from .user_code.pool import Workers
 
 __all__ = ["Opener", "readable"]
 

@@ -26,7 +26,7 @@ from ..model.options.environment.reading import naming
 from ..model.options.properties import option_of_variable
 from ..model.options.refusal import refuse
 from ..model.options.table import option_named
-from .preflight import entry_point_of, has_own_code
+from .model_code import entry_point_of, has_own_code
 
 __all__ = ["SecureMode", "secure_mode"]
 

@@ -39,9 +39,9 @@ from .exchange import Exchange
 from .opening import Opener, readable
 from .response_store import response_store
 from .sessions.requests import Sessions
-from .sweeper import Watch
 from .telemetry.metrics import Metrics
 from .telemetry.request_log import RequestLog
+from .threads.sweeper import Watch
 from .user_code.adapter_code import load_adapter_code
 from .user_code.extensions import NO_FORMATTERS, Extensions, HostFormatters, load_extensions
 

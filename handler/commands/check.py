@@ -32,7 +32,7 @@ from ...model.text.chat_template import chat_template
 from ...model.vllm.library.version import VERSIONS, vllm_version, warning
 from ...model.vllm.library.version import refusal as version_refusal
 from ...model.vllm.pooling.activation import activation_of, leaving_logits
-from ..preflight import entry_point_of
+from ..model_code import entry_point_of
 from ..secure_mode import SecureMode, secure_mode
 from ..user_code.extensions import load_extensions
 from .arguments import options_of_model

@@ -106,7 +106,7 @@ def service_for(settings: Settings, engine: EngineClient, given: Mapping[str, st
     The rest is imported beside its start, which takes far longer. User code comes first: it may set the environment
     that the engine starts with; and so do adapters, with which it starts.
     """
-    from ..preflight import has_code
+    from ..model_code import has_code
 
     if not has_code(settings) and not settings.adapters.enable_lora:
         engine.launch()

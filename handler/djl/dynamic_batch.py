@@ -24,7 +24,7 @@ from ..exchange import Exchange
 from ..headers import headers_of
 from ..service import Service
 from .call_limit import NextCall
-from .slices import FIELD, next_slice, slices
+from .frames import FIELD, next_slice, slices
 
 __all__ = ["Chunks", "PlainBatch", "Whole"]
 
@@ -190,7 +190,7 @@ class _Wakeup:
 
 
 def _within(whole: Whole, request: Request, settings: Settings) -> Whole:
-    """`whole`, or an error in its place: an answer of a batch is one field (slices.py)."""
+    """`whole`, or an error in its place: an answer of a batch is one field (frames.py)."""
     if len(whole.body) <= FIELD:
         return whole
     message = f"the response is {len(whole.body)} bytes long, expected at most {FIELD} in a batch"

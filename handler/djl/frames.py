@@ -5,6 +5,10 @@ The keys are `data`, `last`, and for an error before the first record `code` and
 and answers `{"error": ..., "code": ...}` with that status (RollingBatch and AsyncRequestManager:
 Request.addResponse). Frames are the content items of an `Output`, written as `Output.send` does: a 16-bit code, a
 message, properties, and of each item a key (length -1: none) and its length.
+
+A field holds at most 20 MiB: beyond that `Connection.OutputDecoder` throws and closes the worker's channel, which ends
+every request in flight (CodecUtils.MAX_BUFFER_SIZE; a smaller MAX_NETTY_BUFFER_SIZE of the host's is not known here).
+What is longer goes in slices.
 """
 
 from __future__ import annotations
@@ -22,9 +26,9 @@ from ...formatters.base import JSON
 from ...model.errors import GenerationError, LmiError
 from ..exchange import Exchange
 from ..headers import headers_of
-from .slices import SLICE, WHOLE, next_slice, slices
 
 __all__ = [
+    "FIELD",
     "MIN_AGE_S",
     "NOTHING",
     "Frame",
@@ -32,10 +36,19 @@ __all__ = [
     "frame_of_fault",
     "frames_of_response",
     "message_of_batch",
+    "next_slice",
+    "slices",
     "start_of_output",
 ]
 
 log = logging.getLogger(__name__)
+
+FIELD = 20 << 20
+"""Bytes that a field may have."""
+WHOLE = FIELD - 256
+"""Bytes of an answer that goes in one frame, whose other fields are short."""
+SLICE = 8 << 20
+"""Bytes of a piece at most: a frame has other fields too, and a step carries one piece of each request."""
 
 _LENGTH = struct.Struct(">i")
 _COUNT = struct.Struct(">h")
@@ -196,3 +209,27 @@ def frames_of_response(answer: Response) -> list[Frame]:
         return [Frame(answer.body, True, headers)]
     first, *others = slices(answer.body)
     return [Frame(first, headers=headers), *map(Frame, others), Frame(last=True)]
+
+
+def slices(record: bytes) -> list[bytes]:
+    """`record` in pieces of at most SLICE bytes, none of which ends within a character: Java reads each as text."""
+    pieces: list[bytes] = []
+    start = 0
+    while len(record) - start > SLICE:
+        end = start + SLICE
+        while end > start + SLICE - 3 and record[end] & 0xC0 == 0x80:
+            end -= 1
+        pieces.append(record[start:end])
+        start = end
+    pieces.append(record[start:] if start else record)
+    return pieces
+
+
+def next_slice(records: deque[bytes]) -> bytes:
+    """Takes the next record, or the first piece of it: the others are the next records then."""
+    record = records.popleft()
+    if len(record) <= SLICE:
+        return record
+    first, *others = slices(record)
+    records.extendleft(reversed(others))
+    return first

@@ -7,7 +7,7 @@
 
 DJL's form of a metric is `[METRICS]NAME.UNIT:VALUE|#DIMENSION:VALUE|TYPE` on the worker's output
 (ai.djl.metric.Metric's parse; PyProcess.ReaderThread). It believes whatever comes in that form: of clients' words
-nothing does (model/log_filters.py, tidy). The dimension is the worker's number (telemetry/worker_number.py): of several
+nothing does (model/log_filters.py, tidy). The dimension is the worker's number (djl/worker_number.py): of several
 workers' gauges Prometheus would keep only the one told last, for DJL's appender makes the dimension the label.
 """
 

@@ -32,7 +32,6 @@ from ...model.options import Settings, settings_of
 from ..adapters.registry import Entry, Registry
 from ..secure_mode import secure_mode
 from ..service import Service
-from ..telemetry.worker_number import claimed_number
 from .adapters import AdapterCall, Done, answer, enter
 from .async_mode import TRACKING_ID, AsyncBatcher, message_of_response
 from .call_limit import call_limit, start_limit
@@ -54,6 +53,7 @@ from .metrics_log import Reporter
 from .reading import replace_reader
 from .rolling_batch import RollingBatch
 from .start_failure import end_host, listens
+from .worker_number import claimed_number
 
 __all__ = ["Worker", "worker"]
 

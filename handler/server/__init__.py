@@ -4,12 +4,12 @@ app.py             the application: routes, the key, requests to the service
 paths.py           the paths of dialects, as the application routes them
 access.py          who is served: the API key, and which web pages
 adapters.py        the management API of adapters
-adapter_messages.py what comes and goes in it
+host_messages.py   what comes and goes in it
 cancel.py          the route that ends a running request
-wakeups.py         wakes the event loop once a step, for all streams
+streams.py         wakes the event loop once a step, for all streams
 connection.py      uvicorn's connection, and records written to it as they come
 body_reading.py    how bodies are read, and how much of them is held
-openapi.py         /openapi.json
+openapi.py         /openapi.json; prometheus.py: /metrics
 playground/        the page at GET /
 sockets.py         the port, taken before the engine starts
 run.py             what listens: uvicorn, with its own limits

@@ -41,8 +41,8 @@ from ...model.errors import (
 from ..adapters.registry import Entry, Registry
 from ..service import Service
 from .access import Access
-from .adapter_messages import PLACES, AdapterList, AdapterShown, Call, failure, json_answer
 from .body_reading import MAX_CALL, Bodies, EarlyResponse, read_call
+from .host_messages import PLACES, AdapterList, AdapterShown, Call, failure, json_answer
 
 __all__ = ["AdapterRoutes"]
 

@@ -46,7 +46,6 @@ from ...formatters.routing import INVOCATIONS, ROUTE, well_routed
 from ...model.errors import LmiError, OverloadedError, TimeLimitError, TooLargeError, UnavailableError
 from ..headers import REQUEST_ID_HEADER, attributes_of, headers_of, request_id_of
 from ..service import Service
-from ..telemetry.prometheus import Exposition
 from .access import Access
 from .adapters import AdapterRoutes
 from .body_reading import BODIES, DISCARD_TIMEOUT_S, Bodies, EarlyResponse, is_small, read_body, refuse_body
@@ -56,7 +55,8 @@ from .openapi import document
 from .paths import dialect_routes
 from .playground.facts import setup
 from .playground.files import file_routes
-from .wakeups import AsyncService, Stream
+from .prometheus import Exposition
+from .streams import AsyncService, Stream
 
 __all__ = ["application"]
 

@@ -22,8 +22,8 @@ from ...model.errors import LmiError
 from ..control import cancel
 from ..service import Service
 from .access import Access
-from .adapter_messages import AdapterFault, failure, json_answer
 from .body_reading import MAX_CALL, Bodies, EarlyResponse, fields_of, read_call
+from .host_messages import AdapterFault, failure, json_answer
 
 __all__ = ["OPENAPI", "cancel_route"]
 

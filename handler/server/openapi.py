@@ -25,8 +25,8 @@ from ...formatters.base import JSON, UNDESCRIBED, JsonSchema, OpenApi
 from ...formatters.common.schemas import STRING, one_of
 from ...formatters.detection import documents_by_body
 from ...model.options import Settings
-from .adapter_messages import OPENAPI as ADAPTERS
 from .cancel import OPENAPI as CANCEL
+from .host_messages import OPENAPI as ADAPTERS
 from .paths import BY_BODY
 
 __all__ = ["HOST", "document"]

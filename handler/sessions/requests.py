@@ -32,9 +32,9 @@ from ...model.events import Event
 from ...model.options import Settings
 from .. import file_lock
 from ..response_store import Kept, kept_of
+from ..threads.deferred import Prepared
+from ..threads.pool import Workers
 from ..user_code.custom_handler import Relayed
-from ..user_code.deferred import Prepared
-from ..user_code.pool import Workers
 from ..user_code.safe_reply import end_of_stream
 from .s3 import Copy, copier
 from .session import StoredSession

@@ -1,5 +1,4 @@
-"""What is reported of requests: counted (metrics.py), for Prometheus (prometheus.py), in the log (request_log.py), and
-of which worker it is said (worker_number.py).
+"""What is reported of requests: counted (metrics.py), and in the log (request_log.py).
 
-The lines that the container's agent reads are handler/djl/metrics_log.py's.
+For Prometheus it is server/prometheus.py that tells it, for the container's agent djl/metrics_log.py.
 """

@@ -7,6 +7,7 @@ dialect.py         a dialect of the user's; content_filter.py: its filter of pro
 formatters/        djl_python's input and output formatters, SageMaker's functions
 custom_handler.py  model.py's handle, which is asked before this handler
 adapter_code.py    formatters in an adapter's folder
-pool.py            the threads that it runs on; user_loop.py: the event loop
-deferred.py        a request that waits for it; safe_reply.py: what fails in it ends its own request only
+safe_reply.py      what fails in it ends its own request only
+
+It runs on the threads of handler/threads, for requests that handler/threads/deferred.py holds.
 """

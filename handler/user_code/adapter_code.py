@@ -18,10 +18,10 @@ from typing import Any
 
 from ...model.errors import AdapterError, OptionError
 from ...model.options import Settings
+from ..threads.pool import Workers
 from .formatters.djl_formatters import InputFormatter, OutputFormatter
 from .formatters.sagemaker_functions import FORMATTERS, formatters_of, label_of
 from .loading import shown
-from .pool import Workers
 
 __all__ = ["AdapterCode", "load_adapter_code"]
 

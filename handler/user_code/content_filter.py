@@ -41,8 +41,8 @@ from ...model.events import CallDelta, Delta, Event, Failed, Finish, Started, To
 from ...model.generation import Generation
 from ...model.log import content_is_shown, current
 from ..response_store import Kept, kept_of
+from ..threads.pool import Workers
 from .loading import Function
-from .pool import Workers
 from .safe_reply import end_of_stream
 
 __all__ = ["ContentFilter", "FilteredEncoder"]

@@ -32,9 +32,9 @@ from ...model.events import Failed
 from ...model.log import current
 from ...model.options import Settings
 from .. import calls_custom_handler
+from ..threads.pool import Workers
 from .formatters.djl_formatters import input_of, request_io, session_of
 from .loading import Function, kind_of, shown
-from .pool import Workers
 from .safe_reply import plain_error_line
 
 __all__ = ["CustomHandler", "Relayed"]

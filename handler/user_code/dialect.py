@@ -24,9 +24,9 @@ from ...model.errors import LmiError, OptionError, UserCodeError
 from ...model.events import Event
 from ...model.generation import Generation
 from ...model.options import Settings
+from ..threads.pool import Workers
 from .former_fields import with_former
 from .loading import Function, kind_of, shown
-from .pool import Workers
 from .safe_reply import GuardedEncoder, plain_error_line
 
 __all__ = ["UserDialect", "dialect_of", "looks_like_dialect"]

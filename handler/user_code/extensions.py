@@ -39,11 +39,12 @@ from ...formatters.base import Payload
 from ...model.errors import AdapterError, OptionError, RequestError, UserCodeError
 from ...model.options import Settings
 from ...model.options.combined import TASK_NAMES
-from ..preflight import entry_point_of, has_own_code
+from ..model_code import entry_point_of, has_own_code
+from ..threads.deferred import Prepared
+from ..threads.pool import Workers
 from .adapter_code import AdapterCode
 from .content_filter import ContentFilter, FilteredEncoder
 from .custom_handler import CustomHandler
-from .deferred import Prepared
 from .dialect import UserDialect, dialect_of, looks_like_dialect
 from .formatters.djl_formatters import InputFormatter, OutputFormatter
 from .formatters.sagemaker_functions import FORMATTERS, formatters_of, label_of
@@ -57,7 +58,6 @@ from .loading import (
     on_path,
     shown,
 )
-from .pool import Workers
 
 __all__ = ["CodedAdapters", "Extensions", "load_extensions"]
 

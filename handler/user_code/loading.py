@@ -23,8 +23,8 @@ from typing import Any, cast
 
 from ...model.errors import OptionError, RequestError, UserCodeError
 from ...model.log import current
-from ..preflight import GROUP
-from .pool import Abandoned, Workers
+from ..model_code import GROUP
+from ..threads.pool import Abandoned, Workers
 
 __all__ = [
     "Function",

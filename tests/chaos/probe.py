@@ -19,7 +19,7 @@ from pathlib import Path
 __all__ = ["ask", "start"]
 
 KINDS = ("Exchange", "Deferred", "Stream", "_Open")
-"""Of ours, one for each open request (handler/exchange.py, user_code/deferred.py, server/wakeups.py,
+"""Of ours, one for each open request (handler/exchange.py, deferred.py, server/streams.py,
 djl/rolling_batch.py)."""
 
 

@@ -9,8 +9,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from lmi.formatters import Request
 from lmi.handler.exchange import Exchange
+from lmi.handler.server.prometheus import Exposition
 from lmi.handler.telemetry import metrics as counted
-from lmi.handler.telemetry.prometheus import Exposition
 from lmi.model.events import Delta, Finish
 
 from .api.handler import started_service

@@ -15,8 +15,8 @@ from lmi.formatters import NotReadyError
 from lmi.handler.adapters import loading
 from lmi.handler.adapters.entries import Entry
 from lmi.handler.adapters.registry import Registry
+from lmi.handler.threads.pool import Workers
 from lmi.handler.user_code.adapter_code import load_adapter_code
-from lmi.handler.user_code.pool import Workers
 
 from .adapters import LLAMA, write_adapter
 from .api.options import make_settings

@@ -38,7 +38,7 @@ def test_each_folder_of_tests_is_a_room_or_a_subject() -> None:
         ("tests/model/vllm/request/test_chat_rendered.py", "lmi.model.vllm.request.chat", "lmi.model.vllm.request"),
         ("tests/handler/djl/test_async_mode.py", "lmi.handler.djl.async_mode", "lmi.handler.djl"),
         ("tests/formatters/test_azure.py", "lmi.formatters.azure", "lmi.formatters"),
-        ("tests/handler/user_code/test_limits.py", "", "lmi.handler.user_code"),
+        ("tests/handler/threads/test_limits.py", "", "lmi.handler.threads"),
     ],
 )
 def test_what_a_file_mirrors(path: str, module: str, room: str) -> None:
@@ -56,8 +56,8 @@ def test_what_a_file_mirrors(path: str, module: str, room: str) -> None:
         ("tests/formatters/test_azure.py", "from lmi.formatters.azure.reply import encoder", ""),
         ("tests/formatters/test_azure.py", "from lmi.formatters import receive", ""),
         ("tests/formatters/test_azure.py", "from lmi.model.events import Delta", "lmi.model.events"),
-        ("tests/handler/user_code/test_limits.py", "from lmi.handler.user_code.pool import Workers", ""),
-        ("tests/handler/user_code/test_limits.py", "from lmi.handler.service import Service", "lmi.handler.service"),
+        ("tests/handler/threads/test_limits.py", "from lmi.handler.threads.pool import Workers", ""),
+        ("tests/handler/threads/test_limits.py", "from lmi.handler.service import Service", "lmi.handler.service"),
         ("tests/hosts/test_tgi.py", "from lmi.handler.api import Response\nfrom lmi.handler import handle", ""),
         ("tests/hosts/test_tgi.py", "from lmi.handler import service", "lmi.handler.service"),
         ("tests/hosts/test_tgi.py", "import json", ""),

@@ -31,8 +31,8 @@ from ....formatters.base import Payload
 from ....model.errors import LmiError, OptionError, UnsupportedError
 from ....model.generation import Generation
 from ....model.options import Settings
+from ...threads.pool import Workers
 from ..loading import Function
-from ..pool import Workers
 from .response_formatter import FormattedChunksEncoder, FormattedEncoder
 from .token_formatter import FormattedTokensEncoder
 from .tokenizer import Tokenizer

@@ -19,8 +19,8 @@ from ....formatters import Request
 from ....formatters.base import JSON, Payload
 from ....model.errors import OptionError
 from ....model.options import Settings
+from ...threads.pool import Workers
 from ..loading import Function, decorated
-from ..pool import Workers
 from .djl_formatters import Form, InputFormatter, OutputFormatter, as_json, session_of
 
 __all__ = ["FORMATTERS", "formatters_of", "label_of"]

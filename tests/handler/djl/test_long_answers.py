@@ -19,11 +19,10 @@ from hypothesis import strategies as st
 
 from lmi.handler.djl import dynamic_batch as plain_module
 from lmi.handler.djl import frames as frames_module
-from lmi.handler.djl import slices as slices_module
 from lmi.handler.djl.async_mode import AsyncBatcher
 from lmi.handler.djl.dynamic_batch import Chunks, PlainBatch, Whole
+from lmi.handler.djl.frames import FIELD, next_slice, slices
 from lmi.handler.djl.rolling_batch import RollingBatch
-from lmi.handler.djl.slices import FIELD, next_slice, slices
 
 from ...demo.model import question
 from ...kit.api.engine import RESPONSE_TOKEN as TOKEN
@@ -63,7 +62,7 @@ def service_of(folder: Path, **options: str) -> tuple[ScriptedEngine, Service]:
 @pytest.fixture
 def narrow(monkeypatch: pytest.MonkeyPatch) -> None:
     """Fields of FEW bytes, and pieces of a third."""
-    for module in (slices_module, frames_module, plain_module):
+    for module in (frames_module, plain_module):
         monkeypatch.setattr(module, "SLICE", FEW // 3, raising=False)
         monkeypatch.setattr(module, "WHOLE", FEW // 3, raising=False)
         monkeypatch.setattr(module, "FIELD", FEW, raising=False)
@@ -86,7 +85,7 @@ def answered(events: list[Event], request: Request, folder: Path, **options: str
 @given(text=st.text(max_size=40), size=st.integers(4, 12))
 def test_pieces_are_the_record_and_none_ends_within_a_character(text: str, size: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(slices_module, "SLICE", size)
+        patch.setattr(frames_module, "SLICE", size)
         pieces = slices(text.encode())
         records = deque([b"before", text.encode()])
         taken = [next_slice(records) for _ in range(len(slices(b"before")) + len(pieces))]

@@ -23,7 +23,7 @@ from uvicorn.server import ServerState
 
 from lmi.handler.server.access import Access
 from lmi.handler.server.run import http_server
-from lmi.handler.server.wakeups import AsyncService
+from lmi.handler.server.streams import AsyncService
 
 from ...kit.api.handler import Exchange, Service, started_service
 from ...kit.api.types import Delta, Event, Finish, Request, Response, Started, Token

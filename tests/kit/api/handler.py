@@ -23,18 +23,19 @@ from lmi.handler.secure_mode import SecureMode
 from lmi.handler.server import app
 from lmi.handler.server.access import Access, allowed_names
 from lmi.handler.server.app import application
-from lmi.handler.server.wakeups import AsyncService
+from lmi.handler.server.prometheus import Exposition
+from lmi.handler.server.streams import AsyncService
 from lmi.handler.service import Service
 from lmi.handler.sessions.store import Store as SessionStore
-from lmi.handler.sweeper import Watch
 from lmi.handler.telemetry.metrics import RequestStats
-from lmi.handler.telemetry.prometheus import Exposition
+from lmi.handler.threads.pool import Workers
+from lmi.handler.threads.sweeper import Watch
+from lmi.handler.user_code.custom_handler import Relayed, RelayedReply
 from lmi.handler.user_code.dialect import dialect_of
 from lmi.handler.user_code.extensions import load_extensions
 from lmi.handler.user_code.formatters.djl_formatters import InputFormatter, input_of
 from lmi.handler.user_code.formatters.response_formatter import FormatterResponse, response_of, text_of
 from lmi.handler.user_code.loading import Function
-from lmi.handler.user_code.pool import Workers
 from lmi.model.engine import Engine
 
 from .options import make_settings
@@ -53,6 +54,8 @@ __all__ = [
     "Function",
     "InputFormatter",
     "PlainBatch",
+    "Relayed",
+    "RelayedReply",
     "Reporter",
     "RequestStats",
     "RollingBatch",

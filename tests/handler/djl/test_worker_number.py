@@ -9,13 +9,13 @@ from contextlib import ExitStack
 
 import pytest
 
-from lmi.handler.telemetry.worker_number import claimed_number
+from lmi.handler.djl.worker_number import claimed_number
 
 pytestmark = pytest.mark.once
 
 SCRIPT = """
 import sys
-from lmi.handler.telemetry.worker_number import claimed_number
+from lmi.handler.djl.worker_number import claimed_number
 print(claimed_number(), flush=True)
 sys.stdin.read()
 """

@@ -12,9 +12,7 @@ from typing import Any
 
 import pytest
 
-from lmi.handler.user_code.custom_handler import Relayed, RelayedReply
-from lmi.handler.user_code.deferred import Deferred, Prepared, merge_deltas
-from lmi.handler.user_code.pool import Workers
+from lmi.handler.threads.deferred import Deferred, Prepared, merge_deltas
 
 from ...kit.api.errors import OptionError
 from ...kit.api.handler import NO_FRAME as NOTHING
@@ -24,9 +22,12 @@ from ...kit.api.handler import (
     Exchange,
     InputFormatter,
     PlainBatch,
+    Relayed,
+    RelayedReply,
     RollingBatch,
     Service,
     Whole,
+    Workers,
 )
 from ...kit.api.options import make_settings
 from ...kit.api.types import CallDelta, Delta, EngineEvent, Failed, Finish, ParsedRequest, Request, Response, Started

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from ...model.engine import EngineStats
 from ..adapters.registry import Entry
 from ..service import Service
-from .metrics import Histogram
+from ..telemetry.metrics import Histogram
 
 if TYPE_CHECKING:
     from prometheus_client import Metric

@@ -30,10 +30,10 @@ from ...model.log import set_current
 from ..admission import Admission
 from ..exchange import Exchange, FixedResponse
 from ..telemetry.metrics import RequestStats
-from .content_filter import FilteredEncoder
-from .custom_handler import Relayed
+from ..user_code.content_filter import FilteredEncoder
+from ..user_code.custom_handler import Relayed
+from ..user_code.safe_reply import end_of_stream
 from .pool import Task, Workers
-from .safe_reply import end_of_stream
 
 __all__ = ["Deferred", "Prepared"]
 

@@ -17,9 +17,9 @@ from typing import Any
 
 import pytest
 
-from lmi.handler.user_code import pool as workers_module
-from lmi.handler.user_code.pool import Workers
-from lmi.handler.user_code.user_loop import CALLBACK_TIMEOUT_S
+from lmi.handler.threads import pool as workers_module
+from lmi.handler.threads.pool import Workers
+from lmi.handler.threads.user_loop import CALLBACK_TIMEOUT_S
 
 from ...kit.api.errors import LmiError, RequestCancelledError, TimeLimitError, UserCodeError
 from ...kit.api.handler import Exchange
@@ -545,7 +545,7 @@ def test_one_that_returns_after_all_is_one_too_many() -> None:
 
 ENDS = """
 import asyncio, threading, time
-from lmi.handler.user_code.pool import Workers
+from lmi.handler.threads.pool import Workers
 workers = Workers(2, 50.0)
 began = threading.Barrier(3)
 async def hang():
