@@ -20,12 +20,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from ...model.adapters.folder import base_config
-from ...model.errors import OptionError
+from ...model.backend import users_backend
+from ...model.errors import OptionError, SessionError
 from ...model.options import Settings, load_settings
 from ...model.options.advice.parsers import PARSERS, unknown_parsers
 from ...model.options.combined import is_users
 from ...model.options.environment.reading import naming
-from ...model.options.model_dir import check_model
+from ...model.options.model_dir import HEAD, check_model
 from ...model.options.properties import gather
 from ...model.options.refusal import refuse
 from ...model.text.chat_template import chat_template
@@ -34,9 +35,11 @@ from ...model.vllm.library.version import refusal as version_refusal
 from ...model.vllm.pooling.activation import activation_of, leaving_logits
 from ..model_code import entry_point_of
 from ..secure_mode import SecureMode, secure_mode
+from ..sessions.store import check_folder
 from ..user_code.extensions import load_extensions
 from .arguments import options_of_model
-from .checks.adapters import adapter_lines, forbidden_lines
+from .checks.adapters import adapter_lines, code_lines, forbidden_lines
+from .checks.container import of_container
 from .checks.families import family_lines
 from .checks.workers import Machine, worker_lines
 
@@ -45,9 +48,6 @@ __all__ = ["check"]
 ENTRY_POINT = "lmi.handler"
 
 
-HEAD = "ForSequenceClassification"
-EMBEDDERS = re.compile(r"\w*(?:Bert|BERT|Roberta|MPNet)\w*(?:Model|ForMaskedLM)|(?:Gte|GTE)\w*Model")
-"""Architectures of encoders, by which vLLM generates nothing."""
 IGNORED = re.compile(r"\b(has|have) no effect\b")
 """In a note of the options: somebody wrote it for nothing."""
 DOWNLOADED = ("s3://", "djl://")
@@ -101,7 +101,8 @@ def _lines(
     own = _own_code(settings)
     entry = _entry_point(settings, environment)
     model = model or check_model(settings)
-    _check_task(settings)
+    _check_activation(settings)
+    _check_sessions(settings)
     mode = f"rolling batch of at most {settings.max_rolling_batch_size}"
     if settings.rolling_batch == "disable":
         mode = "async mode" if settings.async_mode else "dynamic batches"
@@ -117,6 +118,7 @@ def _lines(
         *workers,
         *(adapter_lines(settings) if adapters else ()),
         *(forbidden_lines(settings, secure) if secure and adapters else ()),
+        *(code_lines(settings, secure) if adapters else ()),
         *_hosts(settings),
         *_arguments(settings, here=here),
     ]
@@ -128,8 +130,7 @@ def _own_code(settings: Settings) -> list[str]:
     try:
         extensions = load_extensions(settings)
     except OptionError as error:
-        cause = error.__cause__
-        if not isinstance(cause, ModuleNotFoundError) or (cause.name or "").partition(".")[0] != "djl_python":
+        if not of_container(error):
             raise
         return [f"note: not checked, as it needs djl_python, which only the container has: {error.message}"]
     finally:
@@ -145,24 +146,21 @@ def _own_code(settings: Settings) -> list[str]:
     return [f"your own code: {', '.join(kinds)}"] if kinds else []
 
 
-def _check_task(settings: Settings) -> None:
-    """Raises OptionError for a model that generates no text and is to, as LMI's handler finds out itself, and for one
-    that ranks by several classes.
-    """
+def _check_activation(settings: Settings) -> None:
+    """Raises OptionError for a head for classes whose activation is not known."""
     config = base_config(settings) or {}
-    architecture = str((config.get("architectures") or [""])[0])
-    task = "text-embedding" if EMBEDDERS.fullmatch(architecture) else None
-    classes = len(config.get("id2label") or "ab")
-    if architecture.endswith(HEAD):
-        task = "text-ranking" if classes == 1 else "text-classification"
-    if settings.backend.startswith("vllm") and not settings.pools and task is not None:
-        expected = f"expected {task} with {architecture}, which generates no text"
-        raise OptionError(f"option.task: {expected}, got {settings.task!r}", "task")
-    if settings.task == "rank" and task == "text-classification" and "hf_overrides" not in settings.engine_arguments:
-        expected = f"expected {task} with this model, which has {classes} classes: text-ranking needs one"
-        raise OptionError(f"option.task: {expected}", "task")
-    if settings.scores and architecture.endswith(HEAD):
+    if settings.scores and str((config.get("architectures") or [""])[0]).endswith(HEAD):
         activation_of({**config, **leaving_logits(config, {})})
+
+
+def _check_sessions(settings: Settings) -> None:
+    """Raises OptionError for a folder that sessions cannot be kept in, as their start does."""
+    sessions = settings.sessions
+    if sessions.enable_stateful_sessions and sessions.sessions_path is not None:
+        try:
+            check_folder(Path(settings.model_dir, sessions.sessions_path))
+        except (OSError, SessionError) as error:
+            raise OptionError(f"option.sessions_path: {error}", "sessions_path") from None
 
 
 def _template(settings: Settings) -> list[str]:
@@ -224,8 +222,22 @@ def _hosts(settings: Settings) -> Iterator[str]:
 
 def _arguments(settings: Settings, *, here: bool) -> list[str]:
     if is_users(settings.backend):
-        return [f"engine {settings.backend}: your own, not checked: it is loaded at start"]
+        return [_users_engine(settings)]
     return _of_vllm(settings, here=here)
+
+
+def _users_engine(settings: Settings) -> str:
+    """Raises OptionError for one that is not there; what it imports may be in the container alone."""
+    try:
+        with _importing_from(Path(settings.model_dir)):
+            users_backend(settings)
+    except OptionError as error:
+        cause = error.__cause__
+        missing = cause.name if isinstance(cause, ModuleNotFoundError) else None
+        if missing is None or f"{settings.backend.partition(':')[0]}.".startswith(f"{missing}."):
+            raise
+        return f"note: engine {settings.backend}: not checked, as it needs {missing}, which is not installed here"
+    return f"engine {settings.backend}: your own, not checked: it is loaded at start"
 
 
 def _of_vllm(settings: Settings, *, here: bool) -> list[str]:

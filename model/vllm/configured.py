@@ -12,6 +12,7 @@ from ..options import Settings
 from ..process.ending.start_errors import start_error
 from ..text.chat_template import chat_template
 from .core import Core
+from .pooling.activation import activation_of
 from .pooling.rerankers import PairTemplate, template_of
 from .request.chat import ChatRenderer
 from .start import make_config, make_core
@@ -38,10 +39,12 @@ def configured(settings: Settings) -> Configured:
 
 
 def _pairs(core: Core, settings: Settings) -> PairTemplate | None:
+    config = core.model_config.hf_config.to_dict()
+    # Raises for one that is not known.
+    activation_of(config)
     if (given := chat_template(settings)) is not None:
         return PairTemplate(given)
     own = getattr(core.get_tokenizer(), "chat_template", None)
-    config = core.model_config.hf_config.to_dict()
     return template_of(settings, config, own if isinstance(own, str) else None)
 
 

@@ -19,11 +19,14 @@ from ....model.adapters.folder import (
     refusal,
 )
 from ....model.adapters.shapes import bytes_of_slot
-from ....model.errors import AdapterError
+from ....model.errors import AdapterError, AdapterForbiddenError
 from ....model.options import Settings
 from ...secure_mode import SecureMode
+from ...threads.pool import Workers
+from ...user_code.adapter_code import load_adapter_code
+from .container import of_container
 
-__all__ = ["adapter_lines", "forbidden_lines"]
+__all__ = ["adapter_lines", "code_lines", "forbidden_lines"]
 
 
 def adapter_lines(settings: Settings) -> list[str]:
@@ -60,6 +63,30 @@ def forbidden_lines(settings: Settings, secure: SecureMode) -> list[str]:
     if faults and settings.adapters.adapters_on_error == "fail":
         raise refusal(faults, paths, settings.adapters.max_lora_rank)
     return [f"warning: {FOLDER}/{name} will not be served: {error.message}" for name, error in faults.items()]
+
+
+def code_lines(settings: Settings, secure: SecureMode | None) -> list[str]:
+    """Lines of the adapters' own code, which is executed; raises OptionError for what fails as above."""
+    paths = found(settings) if settings.adapters.enable_lora else {}
+    faults: dict[str, AdapterError] = {}
+    lines: list[str] = []
+    workers = Workers(1, settings.limits.user_code_timeout)
+    for name, path in paths.items():
+        try:
+            if secure is not None:
+                secure.check_adapter(path)
+            load_adapter_code(settings, workers, name, path)
+        except AdapterForbiddenError:
+            continue
+        except AdapterError as error:
+            if of_container(error):
+                lines.append(f"note: adapter {name}: its code needs djl_python, which only the container has")
+            else:
+                faults[name] = error
+    workers.close()
+    if faults and settings.adapters.adapters_on_error == "fail":
+        raise refusal(faults, paths, settings.adapters.max_lora_rank)
+    return lines + [f"warning: {FOLDER}/{name} will not be served: {error.message}" for name, error in faults.items()]
 
 
 def _of_one(name: str, files: AdapterFiles, names: set[str]) -> Iterator[str]:

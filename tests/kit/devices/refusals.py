@@ -9,10 +9,12 @@ each: its name, then what check says and what the start says, each the option an
 from __future__ import annotations
 
 import asyncio
+import importlib.metadata
 import json
 import os
 import sys
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +22,6 @@ from .nvidia import DEVICES, pretend
 
 NONSENSE = "nosuch"
 """What no argument takes that is not a text."""
-FREE = "[0"
-"""The same for lists and objects."""
 
 Refusal = tuple[str | None, str]
 
@@ -32,6 +32,9 @@ class ReachedError(Exception):
 
 def main() -> None:
     """Asks both of each case."""
+    # vLLM asks several times a start what is installed.
+    metadata: Any = importlib.metadata
+    metadata.entry_points = cache(metadata.entry_points)
     _reach()
     for case in _cases(json.load(sys.stdin)):
         environment = {**os.environ, **case.get("environment", {})}
@@ -53,8 +56,7 @@ def _cases(given: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
             continue
         for argument in argument_actions():
             if not option_named(name_of_argument(argument)):
-                for text in (NONSENSE, FREE):
-                    yield {**case, "name": f"{argument}={text}", "options": {argument: text}}
+                yield {**case, "name": argument, "options": {argument: NONSENSE}}
 
 
 def _reach() -> None:
