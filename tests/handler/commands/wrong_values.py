@@ -50,6 +50,8 @@ class Case:
     """The option that is named; empty: it is refused, and no option is to blame. None: it is served."""
     change: Callable[[Path], Any] = nothing
     environment: Mapping[str, str] = field(default_factory=dict[str, str])
+    everywhere: bool = True
+    """Whether every version of vLLM refuses it."""
 
 
 def text(name: str, said: str) -> Callable[[Path], Any]:
@@ -113,7 +115,7 @@ BETWEEN = {
         {"speculative_config": '{"method": "nosuch", "num_speculative_tokens": 2}'}, "speculative_config"
     ),
     "a field of drafting": Case({"speculative_config": '{"nosuch": 1}'}, "speculative_config"),
-    "typical_p and drafts": Case({**NGRAM, "enable_typical_p": "true"}, "enable_typical_p"),
+    "typical_p and drafts": Case({**NGRAM, "enable_typical_p": "true"}, "enable_typical_p", everywhere=False),
     # Tasks.
     "vectors": Case({"task": "text-embedding"}),
     "vectors that are drafted": Case({**NGRAM, "task": "text-embedding"}, "speculative_draft_model"),
