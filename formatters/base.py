@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..model.engine import EngineInfo
-from ..model.errors import LmiError
+from ..model.errors import LmiError, RequestError
 from ..model.events import Event
 from ..model.former_names import former_names
 from ..model.generation import Generation
@@ -74,6 +74,24 @@ class Request:
     """The one that its header names, or that was made for it."""
     responses: ResponseStore | None = None
     """Where responses are kept; None: nowhere (option.response_store)."""
+    way: Way | None = None
+    """Where it leads (routing.py, `routed`); None: nobody has looked yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """Where a request leads by its path, or by the route that it names."""
+
+    dialect: Dialect | None = None
+    route: Route | None = None
+    """The dialect's; both are None where the body says which dialect it is."""
+    error: RequestError | None = None
+    """Why it leads nowhere: it names a route that is not there."""
+
+    @property
+    def page(self) -> Page | None:
+        """What answers it without the engine."""
+        return self.route.page if self.route else None
 
 
 @dataclass(frozen=True, slots=True)

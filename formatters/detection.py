@@ -29,12 +29,12 @@ from ..model.errors import (
 from ..model.options import Settings
 from .adapters import NO_ADAPTERS, AdapterNames, NotReadyError, select, take_names, with_adapters, with_name
 from .azure.request import DEPLOYMENT, EXTRAS
-from .base import Dialect, OpenApi, ParsedRequest, Payload, Request, Response, encode
+from .base import Dialect, OpenApi, ParsedRequest, Payload, Request, Response, Way, encode
 from .coding import check_content_type, decoded
 from .common.body_size import LARGE
 from .common.json_body import TOO_DEEP, names_in, read_json
 from .control import NO_CONTROL, Control, control_of, is_users
-from .routing import ROUTE, route_of, well_routed
+from .routing import ROUTE, routed, way_of
 from .table import DIALECTS, fallback
 from .tracing import with_trace
 
@@ -56,8 +56,7 @@ def explicit_dialect(request: Request, settings: Settings, user_dialects: Sequen
     """The dialect that the request's `dialect` attribute names, or `option.dialect`, or the path."""
     name = request.attributes.get("dialect") or settings.dialect
     if not name:
-        found = route_of(request, user_dialects)
-        return found[0] if found else None
+        return way_of(request, user_dialects).dialect
     known = (*user_dialects, *DIALECTS)
     for candidate in known:
         if name == candidate.name:
@@ -157,9 +156,9 @@ def _check_query(request: Request, user_dialects: Sequence[Dialect] = ()) -> Non
     """A GET has its body in the query."""
     if request.method != "GET" or request.body:
         return
-    found = route_of(request, user_dialects)
-    if found and found[1].body:
-        name = found[1].body
+    route = way_of(request, user_dialects).route
+    if route is not None and route.body:
+        name = route.body
         raise PayloadError(f"{name}: expected the request as JSON in this query parameter, but there is none", name)
 
 
@@ -255,7 +254,9 @@ def refusal(error: LmiError, request: Request, settings: Settings) -> Response:
     """
     payload: Payload | None = None
     dialect = fallback(settings)
-    request, _ = well_routed(request)
+    request = routed(request)
+    if way_of(request).dialect not in DIALECTS:
+        request = replace(request, way=Way())
     # It is refused anyway; what else is wrong with it only decides the form.
     with suppress(RequestError, RecursionError):
         if len(request.body) <= LARGE:

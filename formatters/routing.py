@@ -1,6 +1,6 @@
 """Which path of a dialect's a request is on: the one that it came on, or that its attribute `route` names.
 
-    request --routed--> the same as if it had come on that path, and the dialect's Route
+    request --routed--> the same as if it had come on that path, with its Way
 
 A host with one path, as SageMaker's /invocations, so reaches every route: `route=/v1/completions` in the custom
 attributes, as AWS's images of vLLM take it, encoded as a URL is. A query may follow:
@@ -16,10 +16,10 @@ from dataclasses import replace
 from urllib.parse import parse_qsl, unquote
 
 from ..model.errors import NotFoundError, PayloadError, RequestError
-from .base import INVOCATIONS, Dialect, Request, Response, Route, encode
+from .base import INVOCATIONS, Dialect, Request, Response, Route, Way, encode
 from .table import DIALECTS
 
-__all__ = ["INVOCATIONS", "ROUTE", "Found", "misrouted", "route_of", "routed", "well_routed"]
+__all__ = ["INVOCATIONS", "ROUTE", "Found", "misrouted", "route_of", "routed", "way_of"]
 
 Found = tuple[Dialect, Route]
 
@@ -57,15 +57,33 @@ def _by_query(found: Found) -> bool:
     return found[1].query is None
 
 
-def routed(request: Request, user_dialects: Sequence[Dialect] = ()) -> tuple[Request, Found | None]:
-    """The request as the route that it names has it, and that route; where it names none, `route_of` it.
+def routed(request: Request, user_dialects: Sequence[Dialect] = ()) -> Request:
+    """The request with its `way`, as if it had come on the path that it names; the same one where it has a way already.
 
-    To do so twice changes nothing. Raises NotFoundError for a path that no dialect has, PayloadError for a dialect that
-    is named too and does not have it.
+    One that names a route which is not there, or a dialect which does not have it, is on every dialect's path.
     """
+    if request.way is not None:
+        return request
     given = request.attributes.get(ROUTE)
     if not given:
-        return request, route_of(request, user_dialects)
+        return replace(request, way=Way(*(route_of(request, user_dialects) or ())))
+    try:
+        return _named(given, request, user_dialects)
+    except RequestError as error:
+        return replace(request, path=INVOCATIONS, way=Way(error=error))
+
+
+def way_of(request: Request, user_dialects: Sequence[Dialect] = ()) -> Way:
+    """The request's way, of one that may not have been routed yet."""
+    way = routed(request, user_dialects).way
+    assert way is not None
+    return way
+
+
+def _named(given: str, request: Request, user_dialects: Sequence[Dialect]) -> Request:
+    """Raises NotFoundError for a path that no dialect has, PayloadError for a dialect that is named too and does not
+    have it.
+    """
     method, path, query = _parts(given)
     request = replace(request, path=path, query={**request.query, **dict(parse_qsl(query, keep_blank_values=True))})
     there = [(known, one) for known in user_dialects for one in known.routes if one.has(path)] + _ours(path)
@@ -75,12 +93,13 @@ def routed(request: Request, user_dialects: Sequence[Dialect] = ()) -> tuple[Req
     taking = [one for one in taking if not method or method in one[1].methods]
     if path == INVOCATIONS and not taking:
         # Any dialect's, in whichever way the request says it.
-        return replace(request, method="POST"), None
+        return replace(request, method="POST", way=Way())
     if not taking:
         raise _unknown(given, named, there, user_dialects)
     dialect, route = min(taking, key=_by_query)
     method = method or ("POST" if "POST" in route.methods else route.methods[0])
-    return replace(request, method=method, attributes={**request.attributes, "dialect": dialect.name}), (dialect, route)
+    attributes = {**request.attributes, "dialect": dialect.name}
+    return replace(request, method=method, attributes=attributes, way=Way(dialect, route))
 
 
 METHODS = ("GET", "POST", "DELETE")
@@ -107,14 +126,6 @@ def _unknown(given: str, named: str | None, there: Sequence[Found], user_dialect
     paths = dict.fromkeys([INVOCATIONS, *(one.path + (f"?{one.query}=..." if one.query else "") for one in every)])
     separated = " (custom attributes are separated by semicolons)" if "," in given else ""
     return NotFoundError.of(ROUTE, given, "one of " + ", ".join(paths) + separated)
-
-
-def well_routed(request: Request, user_dialects: Sequence[Dialect] = ()) -> tuple[Request, Found | None]:
-    """As `routed`; one that names a route which is not there is on every dialect's path, and refused when opened."""
-    try:
-        return routed(request, user_dialects)
-    except RequestError:
-        return replace(request, path=INVOCATIONS), None
 
 
 def misrouted(error: RequestError) -> Response:

@@ -3,7 +3,7 @@
     request  --refusal--> TooLargeError, OverloadedError: answered at once
     exchange --admit--> open --release--> gone
                          |
-                         +--sweep, on the watch's thread--> Expiring.expire(TimeLimitError)
+                         +--sweep, on the watch's thread--> Expiring.expire(TimeLimitError), open until it has ended
 
 All requests have the same time, so that the oldest is the next to expire: there is nothing to sort, and nobody needs to
 be woken when a request comes.
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Iterable
 from typing import Protocol
 
 from ..formatters import Request
@@ -45,12 +46,14 @@ class Admission:
         self._engine = engine
         self._open: dict[Expiring, float] = {}
         """When each is to be ended, oldest first."""
+        self._late: dict[Expiring, float] = {}
+        """The same of those that have been told to end."""
         self._lock = threading.Lock()
 
     @property
     def open(self) -> int:
         """How many requests are open."""
-        return len(self._open)
+        return len(self._open) + len(self._late)
 
     @property
     def max_unsent_bytes(self) -> int:
@@ -68,7 +71,7 @@ class Admission:
         if len(request.body) > limits.max_body_bytes:
             return too_large(limits.max_body_bytes, len(request.body))
         # Requests with several prompts, and those that are still with user code: either number may be higher.
-        busy = max(len(self._open), self._engine.running)
+        busy = max(self.open, self._engine.running)
         if busy < self._running + limits.max_queued_requests:
             return None
         return OverloadedError(
@@ -86,11 +89,24 @@ class Admission:
         """Counts it out; to do so again changes nothing."""
         with self._lock:
             self._open.pop(exchange, None)
+            self._late.pop(exchange, None)
 
     def named(self, request_id: str) -> list[Expiring]:
         """Those that are open under an id."""
         with self._lock:
-            return [one for one in self._open if one.request_id == request_id]
+            return [one for one in (*self._open, *self._late) if one.request_id == request_id]
+
+    def expire_all(self, error: LmiError) -> None:
+        """Ends whatever is open."""
+        with self._lock:
+            left = list(self._open)
+            self._move_late(left)
+        for exchange in left:
+            exchange.expire(error)
+
+    def _move_late(self, exchanges: Iterable[Expiring]) -> None:
+        for exchange in exchanges:
+            self._late[exchange] = self._open.pop(exchange)
 
     def sweep(self, now: float) -> float:
         """Ends what has taken too long by `now` (time.monotonic). Returns when there may be something to end again."""
@@ -102,7 +118,7 @@ class Admission:
                     return now + limit
                 if deadline > now:
                     return deadline
-                del self._open[exchange]
+                self._move_late([exchange])
             exchange.expire(TimeLimitError(f"the request took longer than {limit:g} seconds (option.request_timeout)"))
 
 

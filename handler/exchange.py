@@ -1,6 +1,29 @@
-"""One request on its way through the engine, the same on every host.
+"""One request on its way, the same on every host, from its arrival to the last record of its answer.
 
     ParsedRequest --begin--> Engine.submit;   event --> ResponseEncoder.feed --> records --> the host takes them
+
+Its states, and what moves it:
+
+    waiting ----a thread comes----> preparing ----submit----> running ----its last record----> ended
+       ^                                |                        |
+       +----- what it names is ---------+                        +--expire--> ending --the error's record--> ended
+              not there yet
+
+    event \\ state       waiting      preparing               running                       ending     ended
+    a thread comes      preparing    -                       -                             -          -
+    NotReadyError       -            waiting                 -                             -          -
+    submit, relay       -            running                 -                             -          -
+    answer              ended        ended                   -                             -          -
+    last record, fault  -            -                       ended                         ended      -
+    expire, abandon     ended        ended                   ending, then ended            -          -
+    abort               ended        ended                   ended                         ended      -
+
+What a state does not take (-) changes nothing, from whichever thread it comes and in whatever order. `expire` ends it
+with an error (a time limit, CANCEL, the service's end), `abandon` since its thread hangs in user code, `abort` since
+nobody reads it: nothing is added to what it has said. All three end user code and generations, too. Ending is one whose
+error waits for the one thread that may write: the engine's, or the one that runs its user code (threads/deferred.py).
+Refusals and pages are exchanges that `answer` has ended. Draining (Service.stop) moves none of them: those that are
+open go on, and each new one is answered with UnavailableError.
 
 The way of a token (what each hop costs: docs/performance.md, The profile):
 
@@ -17,13 +40,15 @@ it is bounded: a host stops taking records while its client does not read.
 from __future__ import annotations
 
 import logging
+import threading
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from enum import Enum
 from functools import partial
 from typing import cast
 
-from ..formatters import ParsedRequest
+from ..formatters import ParsedRequest, Response
 from ..formatters.base import encode
 from ..formatters.common.encoder import Encoder
 from ..model.engine import Engine
@@ -34,7 +59,7 @@ from .admission import Admission
 from .response_store import keep
 from .telemetry.metrics import RequestStats
 
-__all__ = ["Exchange", "FixedResponse"]
+__all__ = ["Exchange", "FixedResponse", "State"]
 
 log = logging.getLogger(__name__)
 
@@ -42,80 +67,156 @@ MIN_RECORDS_BETWEEN_CHECKS = 16
 """The fewest records between two looks at how many bytes wait."""
 
 
+class State(Enum):
+    """Where an exchange is; the module's table has what moves it."""
+
+    WAITING = "waiting"
+    """For a thread, or for what it names to be there."""
+    PREPARING = "preparing"
+    """What it asks for is being found out, on a thread or by whoever opens it."""
+    RUNNING = "running"
+    """Its answer is being made, by the engine or by user code."""
+    ENDING = "ending"
+    """What it ends with is known; the thread that writes its answer is to write it."""
+    ENDED = "ended"
+    """Nothing more comes of it."""
+
+
+BEFORE = (State.WAITING, State.PREPARING)
+OVER = (State.ENDING, State.ENDED)
+
+
 class Exchange:
-    """Runs a call and collects its records."""
+    """A request and the records of its answer."""
 
     __slots__ = (
         "_admission",
         "_engine",
-        "_expired",
+        "_lock",
         "_meter",
         "_next_check",
+        "_notify",
         "_on_news",
         "_size",
+        "_state",
         "_tickets",
         "begun",
         "call",
-        "finished",
         "records",
         "request_id",
     )
 
     def __init__(
         self,
-        call: ParsedRequest,
         engine: Engine,
         admission: Admission,
         *,
         meter: RequestStats,
+        notify: Callable[[], None],
         request_id: str = "",
         on_news: Callable[[Exchange], None] | None = None,
     ) -> None:
-        self.call = call
+        """`on_news` is told of news; `notify` wakes the hosts where no step of the engine does."""
+        self.call = NOT_PREPARED
+        """Final before the first record is there."""
         self.request_id = request_id
         self.records: deque[bytes] = deque()
         """What is ready to be sent."""
         self.begun = False
         """Whether there has been a record."""
-        self.finished = False
-        """No further record will come. Read it before `records`: it is set after the last record was put there."""
+        self._state = State.PREPARING
+        self._lock = threading.Lock()
+        """Held for each change of the state. The engine is not called under it."""
         self._engine = engine
         self._admission = admission
         self._meter = meter
         self._on_news = on_news
+        self._notify = notify
         self._tickets: list[int] = []
-        self._expired: LmiError | None = None
         self._size = 0
         """What an answer that is not streamed has come to, see model/text/response_limit.py."""
         self._next_check = 0
         """With how many records that wait their bytes are to be counted."""
 
     @property
+    def state(self) -> State:
+        """Where it is."""
+        return self._state
+
+    @property
+    def finished(self) -> bool:
+        """Whether no further record comes. Read it before `records`: it is true after the last one was put there."""
+        return self._state is State.ENDED
+
+    @property
     def failure(self) -> LmiError | None:
         """The error that ended the request."""
         return self.call.reply.failure
 
-    def begin(self) -> None:
+    def submit(self, call: ParsedRequest) -> None:
         """Hands the generations to the engine. An engine that is not there is answered like any failure."""
+        with self._lock:
+            if self._state is not State.PREPARING:
+                return
+            self.call, self._state = call, State.RUNNING
+        self._submit()
+
+    def _submit(self) -> None:
         self._meter.streamed = self.call.streamed
-        for prompt, generation in enumerate(self.call.generations):
-            if self.finished:
-                break
-            try:
-                self._tickets.append(self._engine.submit(generation, partial(self._feed, prompt)))
-            except LmiError as error:
-                # The engine's thread may be telling an earlier prompt of the same end.
-                self._engine.deliver(partial(self._feed, prompt), Failed.of(error))
-        if self._expired is not None:
-            self._engine.fail(self._tickets, self._expired)
-        if self.finished:
+        try:
+            for prompt, generation in enumerate(self.call.generations):
+                if self._state is not State.RUNNING:
+                    break
+                try:
+                    self._tickets.append(self._engine.submit(generation, partial(self._feed, prompt)))
+                except LmiError as error:
+                    self._deliver(error, prompt)
+        except Exception as error:
+            log.exception("request %s could not be submitted to the engine", self.request_id)
+            message = f"the request could not be submitted to the engine: {type(error).__name__}"
+            self._deliver(GenerationError(message))
+        if self._state is not State.RUNNING:
             # It has ended meanwhile, perhaps before the last of them was there.
             self._engine.abort(self._tickets)
 
+    def _deliver(self, error: LmiError, prompt: int = 0) -> None:
+        """Feeds a failure that the engine does not tell of: never while its thread feeds something else."""
+        self._engine.deliver(partial(self._feed, prompt), Failed.of(error))
+
+    def answer(self, response: Response) -> None:
+        """Ends it with a whole answer: one that needs no engine, or a refusal."""
+        with self._lock:
+            if self._state in BEFORE:
+                self._take_answer(response)
+
+    def _take_answer(self, response: Response) -> None:
+        """Ends it so, within the lock."""
+        reply = FixedResponse(
+            status=response.status,
+            content_type=response.content_type,
+            headers=response.headers,
+            failure=response.failure,
+            finished=True,
+        )
+        self.call = ParsedRequest((), reply, response.dialect)
+        records = [response.body] if response.body else []
+        if records and self._meter.keeps:
+            self._meter.keep(records)
+        self._end_locked(records)
+
+    def expire(self, error: LmiError) -> None:
+        """Ends it with an error; on any thread but those of sinks and listeners."""
+        with self._lock:
+            if self._state in OVER:
+                return
+            self._state = State.ENDING
+        self._deliver(error)
+        self._engine.abort(self._tickets)
+        self._notify()
+
     def abort(self) -> None:
-        """Ends the generations; the records so far stay, and nothing is added to them."""
-        if not self.finished:
-            self._end(aborted=True)
+        """Ends it as nobody reads it; the records so far stay, and nothing is added to them."""
+        if self._end(aborted=True):
             self._engine.abort(self._tickets)
 
     def take_all(self) -> bytes:
@@ -124,42 +225,16 @@ class Exchange:
         # As many as there are now: more may come on the engine's thread meanwhile.
         return b"".join([records.popleft() for _ in range(len(records))])
 
-    def fail(self, error: LmiError) -> None:
-        """Ends one that could not be handed to the engine, or only in part."""
-        self._engine.deliver(partial(self._feed, 0), Failed.of(error))
+    def _end(self, records: Sequence[bytes] = (), *, aborted: bool = False) -> bool:
+        """Ends it with `records`; whether it had not ended before."""
+        with self._lock:
+            if self._state is State.ENDED:
+                return False
+            self._end_locked(records, aborted=aborted)
+        return True
 
-    def relay(self, call: ParsedRequest, records: Generator[bytes]) -> Iterator[None]:
-        """Sends a stream that no engine makes; a turn for each record, after which the host is to be told."""
-        self.call = call
-        self._meter.streamed = call.streamed
-        try:
-            for record in records:
-                if self.finished:
-                    return
-                if self._meter.keeps:
-                    self._meter.keep([record])
-                self.begun = True
-                self.records.append(record)
-                error = self._expired
-                if error is None and len(self.records) > self._next_check:
-                    error = self._unsent_error()
-                if error is not None:
-                    self._end(self._failure_records(0, error))
-                    break
-                yield
-        finally:
-            records.close()
-        if not self.finished:
-            self._end()
-        yield
-
-    def expire(self, error: LmiError) -> None:
-        """Ends it with an error; on any thread."""
-        self._expired = error
-        self._engine.fail(self._tickets, error)
-
-    def _end(self, records: Sequence[bytes] = (), *, aborted: bool = False) -> None:
-        """Ends it with `records`: a host that sees them before `finished` takes them for an answer that goes on."""
+    def _end_locked(self, records: Sequence[bytes], *, aborted: bool = False) -> None:
+        """The same within the lock. A host that sees `records` before the end takes them for an answer that goes on."""
         try:
             # Before anybody can have the last record.
             self._meter.end(self, aborted=aborted)
@@ -168,7 +243,7 @@ class Exchange:
         self.records.extend(records)
         # Before anybody can see that it has ended: a client that asks again at once finds its place free.
         self._admission.release(self)
-        self.finished = True
+        self._state = State.ENDED
 
     def _feed(self, prompt: int, event: EngineEvent, noted: bool = False) -> None:
         """Takes an event, on the engine's thread unless the meter has `noted` it there. Raises nothing: what goes wrong
@@ -280,3 +355,7 @@ class FixedResponse(Encoder):
     def feed(self, event: Event, prompt: int = 0) -> list[bytes]:
         """Nothing comes of it."""
         return []
+
+
+NOT_PREPARED = ParsedRequest((), FixedResponse())
+"""The call of a request of which nothing is known yet."""

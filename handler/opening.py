@@ -1,14 +1,18 @@
-"""What becomes of a request, once it is here: an answer at once, or an exchange.
+"""What becomes of a request: in every case an exchange.
 
-request --open--> a CANCEL's answer, handle of model.py, a page, a refusal, or: receive --> Exchange
-                  at once, or later on a thread:  user code, a large body, a session, an adapter that is being loaded
+    request --routed--> --_plan--> who prepares it, and on which threads
+            --refusal--> answered at once, or taken on
+            --prepare--> Exchange, here;  Deferred, on a thread
+
+Here is the host's thread, which serves all others: what reads much, waits or runs user code is for a thread. All bytes
+count that must be read, those of stored responses too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
 
@@ -34,9 +38,8 @@ from ..formatters import (
     refusal,
     routed,
 )
-from ..formatters.base import Route
+from ..formatters.base import Way
 from ..formatters.response_store import ResponseStore
-from ..formatters.routing import well_routed
 from ..model.engine import Engine, EngineInfo
 from ..model.errors import LmiError, RequestError
 from ..model.options import Settings
@@ -44,14 +47,17 @@ from .adapters.registry import Registry
 from .admission import Admission
 from .control import Controller
 from .exchange import Exchange
+from .response_store import SmallReads, TooLargeHereError
 from .sessions.requests import Receive, Sessions, named_session
-from .telemetry.metrics import RequestStats
+from .telemetry.metrics import Metrics, RequestStats
 from .threads.deferred import Deferred, Prepared
 from .threads.pool import Workers
 from .user_code.custom_handler import CustomHandler, Relayed
 from .user_code.extensions import Extensions
 
-__all__ = ["Opener", "readable"]
+__all__ = ["Opener"]
+
+OnNews = Callable[[Exchange], None]
 
 
 class _Service(Protocol):
@@ -60,6 +66,7 @@ class _Service(Protocol):
     settings: Settings
     engine: Engine
     admission: Admission
+    metrics: Metrics
     sessions: Sessions
     responses: ResponseStore | None
     adapters: Registry | None
@@ -76,19 +83,22 @@ class _Service(Protocol):
     def takes_anyway(self, request: Request, refused: LmiError) -> bool: ...
 
 
-def readable(request: Request) -> Request:
-    """The request with a small body decoded. What is large, or cannot be decoded, is left to Opener's thread."""
-    if len(request.body) <= LARGE:
-        with suppress(RequestError):
-            return decoded(request, LARGE)
-    return request
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """Who finds out what a request asks for, and where."""
+
+    prepare: Receive
+    workers: Workers | None = None
+    """None: here."""
+    always: bool = False
+    """Whether it is answered however much is open: it takes no time, and no part of the engine."""
 
 
 class Opener:
     """Opens the requests of one service.
 
-    A large body is read on a thread of its own, one after another: the host's thread, which serves all others, competes
-    with one thread at most for the interpreter. So is one that is still encoded.
+    A large body is read on a thread of its own, one after another: the host's thread competes with one thread at most
+    for the interpreter. So is one that is still encoded.
     """
 
     def __init__(self, service: _Service, notify: Callable[[], None]) -> None:
@@ -98,62 +108,117 @@ class Opener:
         self.control = Controller(service.settings, service.sessions, service.admission)
         self._reader = Workers(1, name="lmi-bodies")
 
-    def open(
-        self, request: Request, on_news: Callable[[Exchange], None] | None, meter: RequestStats
-    ) -> Exchange | Response:
-        """The exchange of a request, not begun; or its answer, which may be a refusal."""
+    def open(self, request: Request, on_news: OnNews | None, *, batched: bool = False) -> Exchange:
+        """The exchange of a request, under way or ended."""
         service = self._service
-        if service.responses is not None:
-            request = replace(request, responses=service.responses)
-        later = partial(self._deferred, meter=meter, on_news=on_news)
-        extensions = service.extensions
+        request = routed(_readable(request), service.dialects)
+        meter = service.metrics.open(request)
+        large = len(request.body) > LARGE or is_encoded(request)
+        plan = self._plan(request, large=large)
+        error = service.sessions.batch_error(request) if batched else None
+        if error is None and not plan.always:
+            error = service.refusal(request)
+        if error is not None and not service.takes_anyway(request, error):
+            return self.answered(refusal(error, request, service.settings), request, meter)
+        if plan.workers is None:
+            try:
+                prepared = plan.prepare(replace(request, responses=SmallReads.of(service.responses, request.body)))
+            except TooLargeHereError:
+                plan = self._plan(request, large=True)
+            except NotReadyError:
+                plan = self._of_adapter()
+            else:
+                return self._opened(prepared, request, meter, on_news)
+        return self._deferred(plan, request, meter, on_news)
+
+    def answered(self, answer: Response, request: Request, meter: RequestStats | None = None) -> Exchange:
+        """The exchange of a request that has its answer already."""
+        meter = meter or self._service.metrics.open(request)
+        exchange = self._exchange(request, meter, None)
+        exchange.answer(answer)
+        return exchange
+
+    def _exchange(self, request: Request, meter: RequestStats, on_news: OnNews | None) -> Exchange:
+        service = self._service
+        return Exchange(
+            service.engine,
+            service.admission,
+            meter=meter,
+            notify=self._notify,
+            request_id=request.request_id,
+            on_news=on_news,
+        )
+
+    def _opened(
+        self, prepared: Prepared | Relayed | Response, request: Request, meter: RequestStats, on_news: OnNews | None
+    ) -> Exchange:
+        """That of one that was prepared here."""
+        if isinstance(prepared, Response):
+            return self.answered(prepared, request, meter)
+        exchange = self._exchange(request, meter, on_news)
+        self._admit(exchange, meter)
+        exchange.submit(prepared.call)
+        return exchange
+
+    def _deferred(self, plan: _Plan, request: Request, meter: RequestStats, on_news: OnNews | None) -> Deferred:
+        """That of one which a thread prepares, which is asked for."""
+        service, settings = self._service, self._service.settings
+        assert plan.workers is not None
+        request = replace(request, responses=service.responses)
+        # Kept as long as the exchange.
+        told = replace(request, body=ends_of(request.body)) if len(request.body) > LARGE else request
+        exchange = Deferred(
+            partial(self._decoded, plan.prepare, request) if is_encoded(request) else partial(plan.prepare, request),
+            lambda error: refusal(error, told, settings),
+            service.engine,
+            service.admission,
+            plan.workers,
+            meter=meter,
+            notify=self._notify,
+            request_id=request.request_id,
+            on_news=on_news,
+        )
+        self._admit(exchange, meter)
+        exchange.begin()
+        return exchange
+
+    def _admit(self, exchange: Exchange, meter: RequestStats) -> None:
+        meter.admit()
+        self._service.admission.admit(exchange)
+
+    def _plan(self, request: Request, *, large: bool) -> _Plan:
+        """`large`: what must be read of it is more than is read here."""
+        service, extensions = self._service, self._service.extensions
         asked = control_of(request)
         if asked is not None and asked[KIND] == CANCEL:
-            return self._cancelled(request)
+            # Here: what it ends may have every thread of user code.
+            return _Plan(self._cancelled)
         if extensions is not None and extensions.handler is not None:
-            if (refused := self._refused(request)) is not None:
-                return refused
-            ask, in_session = _once(extensions.handler), self._in_session()
-            if extensions.handler.takes_session:
-                asked_first = partial(in_session, partial(self._handled, ask, extensions.receive))
-            else:
-                # It may keep sessions of its own, whose ids are none of ours.
-                asked_first = partial(self._handled, ask, partial(in_session, extensions.receive))
-            return later(asked_first, request, extensions.workers)
-        try:
-            request, found = routed(request, service.dialects)
-        except RequestError as error:
-            return misrouted(error)
-        ours = found is None or extensions is None or found[0] in DIALECTS
-        if found and found[1].page and ours:
-            return self._page(found, request)
-        if (refused := self._refused(request)) is not None:
-            return refused
-        if found and found[1].page and extensions is not None:
-            return later(partial(self._page, found), request, extensions.workers)
-        large = len(request.body) > LARGE or is_encoded(request)
+            return _Plan(self._asking_first(extensions.handler, extensions), extensions.workers)
+        way = _way_of(request)
+        if way.error is not None:
+            return _Plan(self._misrouted, always=True)
+        if way.page is not None:
+            if extensions is None or way.dialect in DIALECTS:
+                return _Plan(self._page, self._reader if large else None, always=True)
+            return _Plan(self._page, extensions.workers)
         of_session = bool(named_session(request)) or asked is not None
         prepare: Receive = self._receive
-        workers = self._reader
+        workers = self._reader if large else None
         # What a dialect of the user's may take is for its threads.
         if (asked is None or service.dialects) and self._runs_user_code(request, later=large or of_session):
             assert extensions is not None
             prepare, workers = extensions.receive, extensions.workers
         elif of_session and not large:
             workers = service.sessions.workers if asked is None else service.sessions.changers
-        elif not large:
-            try:
-                call = self._call(request)
-            except NotReadyError:
-                # The adapter may bring user code.
-                if extensions is not None:
-                    prepare, workers = extensions.receive, extensions.workers
-            else:
-                if isinstance(call, Response):
-                    return call
-                exchange = partial(Exchange, call, service.engine, service.admission)
-                return exchange(meter=meter, request_id=request.request_id, on_news=on_news)
-        return later(partial(self._in_session(), prepare), request, workers)
+        return _Plan(prepare if workers is None else partial(self._in_session(), prepare), workers)
+
+    def _of_adapter(self) -> _Plan:
+        """For one that names an adapter which is being loaded: it may bring user code."""
+        extensions = self._service.extensions
+        if extensions is None:
+            return _Plan(self._receive, self._reader)
+        return _Plan(extensions.receive, extensions.workers)
 
     def _runs_user_code(self, request: Request, *, later: bool) -> bool:
         """Whether user code may run for a request; `later`: it is read on another thread.
@@ -163,66 +228,25 @@ class Opener:
         extensions, by_name = self._service.extensions, self._service.settings.adapters.lora_cache_dir is not None
         return extensions is not None and (extensions.applies_to(request) or (later and by_name))
 
-    def _refused(self, request: Request) -> Response | None:
-        """The answer to a request that cannot be taken on now."""
-        error = self._service.refusal(request)
-        if error is None or self._service.takes_anyway(request, error):
-            return None
-        return refusal(error, request, self._service.settings)
-
     def _in_session(self) -> Callable[[Receive, Request], Prepared | Relayed | Response]:
         """What a Receive makes of a request, with the session that it names."""
         sessions = self._service.sessions
         find = sessions.finding()
 
         def received(prepare: Receive, request: Request) -> Prepared | Relayed | Response:
-            _, found = well_routed(request, self._service.dialects)
-            if not named_session(request) or control_of(request) is not None or (found and found[1].page):
+            if not named_session(request) or control_of(request) is not None or _way_of(request).page:
                 return prepare(request)
             return sessions.receive(prepare, request, find)
 
         return received
 
-    def _deferred(
-        self,
-        prepare: Receive,
-        request: Request,
-        workers: Workers,
-        *,
-        meter: RequestStats,
-        on_news: Callable[[Exchange], None] | None,
-    ) -> Deferred:
-        # Kept as long as the exchange.
-        told = replace(request, body=ends_of(request.body)) if len(request.body) > LARGE else request
-        return Deferred(
-            partial(self._decoded, prepare, request) if is_encoded(request) else partial(prepare, request),
-            lambda error: refusal(error, told, self._service.settings),
-            self._service.engine,
-            self._service.admission,
-            workers,
-            meter=meter,
-            request_id=request.request_id,
-            on_news=on_news,
-            notify=self._notify,
-        )
-
-    def _decoded(self, prepare: Receive, request: Request) -> Prepared | Relayed | Response:
-        """What `prepare` makes of the request with its body decoded."""
-        settings = self._service.settings
-        try:
-            return prepare(decoded(request, settings.limits.max_body_bytes))
-        except RequestError as error:
-            return refusal(error, request, settings)
-
-    def _cancelled(self, request: Request) -> Response:
-        """The answer to a CANCEL, at once: what it ends may have every thread of user code."""
-        if (refused := self._refused(request)) is not None:
-            return refused
-        settings = self._service.settings
-        try:
-            return replace(self.control.answer(read_body(request), request), dialect=fallback(settings).name)
-        except LmiError as error:
-            return refusal(error, request, settings)
+    def _asking_first(self, handler: CustomHandler, extensions: Extensions) -> Receive:
+        """Model.py's handle is asked, and then what there would be without it."""
+        ask, in_session = _once(handler), self._in_session()
+        if handler.takes_session:
+            return partial(in_session, partial(self._handled, ask, extensions.receive))
+        # It may keep sessions of its own, whose ids are none of ours.
+        return partial(self._handled, ask, partial(in_session, extensions.receive))
 
     def _handled(
         self, ask: Callable[[Request], Response | Relayed | None], then: Receive, request: Request
@@ -234,35 +258,66 @@ class Opener:
             return refusal(error, request, self._service.settings)
         if answer is not None:
             return answer
-        try:
-            request, found = routed(request, self._service.dialects)
-        except RequestError as error:
-            return misrouted(error)
-        if found and found[1].page:
-            return self._page(found, request)
-        return then(request)
+        way = _way_of(request)
+        if way.error is not None:
+            return misrouted(way.error)
+        return self._page(request) if way.page else then(request)
 
-    def _page(self, found: tuple[Dialect, Route], request: Request) -> Response:
-        """An answer without the engine; of a user's dialect it is user code."""
-        dialect, page = found[0], found[1].page
-        assert page is not None
+    def _decoded(self, prepare: Receive, request: Request) -> Prepared | Relayed | Response:
+        """What `prepare` makes of the request with its body decoded."""
+        settings = self._service.settings
         try:
-            return replace(page(request, self._service.settings, self._service.info), dialect=dialect.name)
+            return prepare(decoded(request, settings.limits.max_body_bytes))
+        except RequestError as error:
+            return refusal(error, request, settings)
+
+    def _cancelled(self, request: Request) -> Response:
+        """The answer to a CANCEL."""
+        settings = self._service.settings
+        try:
+            return replace(self.control.answer(read_body(request), request), dialect=fallback(settings).name)
+        except LmiError as error:
+            return refusal(error, request, settings)
+
+    def _misrouted(self, request: Request) -> Response:
+        error = _way_of(request).error
+        assert error is not None
+        return misrouted(error)
+
+    def _page(self, request: Request) -> Response:
+        """An answer without the engine; of a user's dialect it is user code."""
+        way = _way_of(request)
+        assert way.page is not None
+        assert way.dialect is not None
+        try:
+            return replace(way.page(request, self._service.settings, self._service.info), dialect=way.dialect.name)
         except LmiError as error:
             return refusal(error, request, self._service.settings)
 
     def _receive(self, request: Request) -> Prepared | Response:
         """What a request asks for that no user code applies to."""
-        call = self._call(request)
-        return call if isinstance(call, Response) else Prepared(call, runs_user_code=False)
-
-    def _call(self, request: Request) -> ParsedRequest | Response:
-        adapters = self._service.adapters or NO_ADAPTERS
-        return receive(request, self._service.settings, self._service.dialects, adapters=adapters, control=self.control)
+        service = self._service
+        adapters = service.adapters or NO_ADAPTERS
+        call = receive(request, service.settings, service.dialects, adapters=adapters, control=self.control)
+        return Prepared(call, on_threads=False) if isinstance(call, ParsedRequest) else call
 
     def close(self) -> None:
         """Ends the thread."""
         self._reader.close()
+
+
+def _readable(request: Request) -> Request:
+    """The request with a small body decoded. What is large, or cannot be decoded, is left to the reader's thread."""
+    if len(request.body) <= LARGE:
+        with suppress(RequestError):
+            return decoded(request, LARGE)
+    return request
+
+
+def _way_of(request: Request) -> Way:
+    way = request.way
+    assert way is not None
+    return way
 
 
 def _once(handler: CustomHandler) -> Callable[[Request], Response | Relayed | None]:

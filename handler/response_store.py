@@ -9,12 +9,14 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 
+from ..formatters import LARGE, NotReadyError
 from ..formatters.base import ResponseEncoder
 from ..formatters.response_store import ResponseStore
 from ..model.options.session_options import ResponseStoreOptions
 
-__all__ = ["MemoryStore", "keep", "kept_of", "response_store"]
+__all__ = ["MemoryStore", "SmallReads", "TooLargeHereError", "keep", "kept_of", "response_store"]
 
 log = logging.getLogger(__name__)
 
@@ -105,3 +107,48 @@ class MemoryStore:
         for item_id in items:
             self._having.pop(item_id, None)
         return kept is not None
+
+
+class TooLargeHereError(NotReadyError):
+    """What a request names is stored and too large to be read here."""
+
+    def __init__(self) -> None:
+        super().__init__(Future())
+
+
+class SmallReads:
+    """A ResponseStore that is read by a thread which reads no more than `left` bytes; raises TooLargeHereError."""
+
+    def __init__(self, store: ResponseStore, left: int) -> None:
+        self._store = store
+        self._left = left
+
+    @classmethod
+    def of(cls, store: ResponseStore | None, body: bytes) -> SmallReads | None:
+        """What is left for it beside a request's body, of LARGE bytes in all."""
+        return None if store is None else cls(store, LARGE - len(body))
+
+    @property
+    def max_bytes(self) -> int:
+        """See ResponseStore."""
+        return self._store.max_bytes
+
+    def put(self, response_id: str, kept: bytes, items: Sequence[str] = ()) -> None:
+        """See ResponseStore."""
+        self._store.put(response_id, kept, items)
+
+    def get(self, response_id: str) -> bytes | None:
+        """See ResponseStore."""
+        kept = self._store.get(response_id)
+        self._left -= len(kept or b"")
+        if self._left < 0:
+            raise TooLargeHereError
+        return kept
+
+    def having(self, item_id: str) -> str | None:
+        """See ResponseStore."""
+        return self._store.having(item_id)
+
+    def remove(self, response_id: str) -> bool:
+        """See ResponseStore."""
+        return self._store.remove(response_id)

@@ -17,7 +17,6 @@ from ..formatters import (
     KIND,
     Dialect,
     Request,
-    Response,
     control_of,
     refusal,
 )
@@ -36,7 +35,7 @@ from ..model.process.client import EngineClient
 from .adapters.registry import Registry
 from .admission import Admission
 from .exchange import Exchange
-from .opening import Opener, readable
+from .opening import Opener
 from .response_store import response_store
 from .sessions.requests import Sessions
 from .telemetry.metrics import Metrics
@@ -150,40 +149,23 @@ class Service:
         """Why a request would not be served now; of several hosts it names the one that is gone."""
         return "the server is shutting down" if self.stopping else self.engine.down_reason
 
-    def open(self, request: Request, on_news: Callable[[Exchange], None] | None = None) -> Exchange | Response:
-        """Starts what the request asks for, or gives the answer that refuses it. Never waits for the engine.
+    def open(
+        self, request: Request, on_news: Callable[[Exchange], None] | None = None, *, batched: bool = False
+    ) -> Exchange:
+        """The exchange of a request: under way, or ended with a refusal or an answer that needs no engine.
 
-        Nor for user code: a request that it applies to is always an exchange, whatever becomes of it. Raises nothing
-        that one request can cause: hosts open several together.
+        Never waits, for the engine or for user code. Raises nothing that one request can cause: hosts open several
+        together; `batched`: it shares its answer with others (a dynamic batch), and what it asks for must allow that.
         """
         try:
-            return self._open_unguarded(request, on_news)
+            return self.opener.open(request, on_news, batched=batched)
         except Exception as error:
             log.exception("request %s could not be opened", request.request_id)
-            return refusal(GenerationError(f"the request failed: {type(error).__name__}"), request, self.settings)
+            return self.refuse(request, GenerationError(f"the request failed: {type(error).__name__}"))
 
-    def _open_unguarded(self, request: Request, on_news: Callable[[Exchange], None] | None) -> Exchange | Response:
-        request = readable(request)
-        meter = self.metrics.open(request)
-        opened = self.opener.open(request, on_news, meter)
-        if isinstance(opened, Response):
-            self.metrics.refused(request, opened)
-            return opened
-        self.metrics.count_opened()
-        self.admission.admit(opened)
-        try:
-            opened.begin()
-        except Exception as error:
-            log.exception("request %s could not be submitted to the engine", request.request_id)
-            opened.fail(GenerationError(f"the request could not be submitted to the engine: {type(error).__name__}"))
-        return opened
-
-    def refused_in_batch(self, request: Request) -> Response | None:
-        """The answer to a request that asks for what a batch of several cannot give; None for any other."""
-        answer = self.sessions.refused_in_batch(request)
-        if answer is not None:
-            self.metrics.refused(request, answer)
-        return answer
+    def refuse(self, request: Request, error: LmiError) -> Exchange:
+        """The exchange of a request that a host refuses by itself."""
+        return self.opener.answered(refusal(error, request, self.settings), request)
 
     def refusal(self, request: Request) -> LmiError | None:
         """Why the request cannot be taken on now, if it cannot, whatever is in its body."""
@@ -213,7 +195,9 @@ class Service:
         self.stopping = True
 
     def close(self) -> None:
-        """Ends the engine."""
+        """Ends the engine, and each request that is open with UnavailableError."""
+        self.stopping = True
+        self.admission.expire_all(UnavailableError(self.why_unhealthy))
         if self._watch is not None:
             self._watch.close()
         self.engine.close()

@@ -24,7 +24,7 @@ from .frames import (
     Frame,
     frame_of_exchange,
     frame_of_fault,
-    frames_of_response,
+    frame_of_response,
     start_of_output,
 )
 
@@ -78,10 +78,9 @@ class _Sender:
 
 
 async def message_of_response(response: Response, tracking_id: str) -> bytes:
-    """A response that is complete to a request that has just come, as Java's socket takes it, when it may be sent."""
+    """A short response to a request that has just come, as Java's socket takes it, when it may be sent."""
     await asyncio.sleep(MIN_AGE_S)
-    sender = _Sender(tracking_id)
-    return b"".join(piece for frame in frames_of_response(response) for piece in sender.output(frame))
+    return b"".join(_Sender(tracking_id).output(frame_of_response(response)))
 
 
 class AsyncBatcher:
@@ -105,12 +104,10 @@ class AsyncBatcher:
         can cause: djl_python would swallow it and leave the client hanging.
         """
         sender = _Sender(tracking_id, self._loop.time() + MIN_AGE_S)
-        opened = self._service.open(request, lambda _: self._fresh.append(sender))
-        if isinstance(opened, Response):
-            yield await message_of_response(opened, tracking_id)
-            return
-        sender.exchange = opened
-        # Where there is no engine, the answer is there already, and no step will announce it.
+        opened = sender.exchange = self._service.open(request, lambda _: self._fresh.append(sender))
+        if opened.finished:
+            # Nobody has announced it.
+            self._fresh.append(sender)
         self._give_turn()
         try:
             while not sender.ended:

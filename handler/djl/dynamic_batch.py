@@ -24,7 +24,7 @@ from ..exchange import Exchange
 from ..headers import headers_of
 from ..service import Service
 from .call_limit import NextCall
-from .frames import FIELD, next_slice, slices
+from .frames import FIELD, next_slice
 
 __all__ = ["Chunks", "PlainBatch", "Whole"]
 
@@ -65,11 +65,6 @@ class PlainBatch:
         wakeup = _Wakeup()
         self._service.metrics.batch([request])
         opened = self._service.open(request, wakeup.notify)
-        if isinstance(opened, Response):
-            whole = _whole_of_response(opened)
-            if len(whole.body) <= FIELD:
-                return whole
-            return Chunks(iter(slices(whole.body)), whole.status, whole.headers)
 
         def ready() -> bool:
             """Of what is not streamed, all is: it has a Content-Length."""
@@ -94,25 +89,19 @@ class PlainBatch:
         wakeup = _Wakeup()
         self._service.metrics.batch(requests)
         several = len(requests) > 1
-        opened = [
-            (several and self._service.refused_in_batch(request)) or self._service.open(request, wakeup.notify)
-            for request in requests
-        ]
-        running = [entry for entry in opened if isinstance(entry, Exchange)]
-        if not wakeup.wait(lambda: all(exchange.finished for exchange in running), deadline):
-            self._expire(running, wakeup, self._late_error())
-        return [self._whole(entry, request) for request, entry in zip(requests, opened, strict=True)]
+        opened = [self._service.open(request, wakeup.notify, batched=several) for request in requests]
+        if not wakeup.wait(lambda: all(exchange.finished for exchange in opened), deadline):
+            self._expire(opened, wakeup, self._late_error())
+        return [self._whole(exchange, request) for request, exchange in zip(requests, opened, strict=True)]
 
-    def _whole(self, entry: Exchange | Response, request: Request) -> Whole:
+    def _whole(self, exchange: Exchange, request: Request) -> Whole:
         """A request's part of the batch's answer. Raises nothing: the others' answers are complete."""
-        if isinstance(entry, Response):
-            return _within(_whole_of_response(entry), request, self._service.settings)
-        if not entry.finished:
-            return self._refused_late(entry, request)
+        if not exchange.finished:
+            return self._refused_late(exchange, request)
         try:
-            return _within(_whole_of_exchange(entry), request, self._service.settings)
+            return _within(_whole_of_exchange(exchange), request, self._service.settings)
         except Exception as error:  # noqa: BLE001 - logged there
-            return self._whole_of_fault(entry, request, error)
+            return self._whole_of_fault(exchange, request, error)
 
     def _whole_of_fault(self, exchange: Exchange, request: Request, error: Exception) -> Whole:
         log.error("request %s: its response could not be sent", request.request_id, exc_info=error)

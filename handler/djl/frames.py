@@ -34,7 +34,7 @@ __all__ = [
     "Frame",
     "frame_of_exchange",
     "frame_of_fault",
-    "frames_of_response",
+    "frame_of_response",
     "message_of_batch",
     "next_slice",
     "slices",
@@ -170,7 +170,7 @@ def frame_of_exchange(exchange: Exchange, *, first: bool, merge: bool) -> Frame:
             # The same of a stream, whose first record it would look like.
             return NOTHING
         records.clear()
-        return Frame(b"", True, {**headers, **JAVAS_OWN}, exchange.failure, CODES.get(reply.status, reply.status))
+        return _frame_of_failure(exchange.failure, reply.status, headers)
     if whole and sum(map(len, records)) <= WHOLE:
         return Frame(exchange.take_all(), True, headers)
     data = next_slice(records) if records else b""
@@ -196,19 +196,17 @@ def _fitting(records: deque[bytes], room: int) -> Iterator[bytes]:
         yield records.popleft()
 
 
-def frames_of_response(answer: Response) -> list[Frame]:
-    """A whole answer that needs no engine: one frame, or several where a field does not hold it, the last one empty.
-
-    On these paths Java gives errors a body of its own (docs/decisions.md: Errors behind DJL Serving).
-    """
+def frame_of_response(answer: Response) -> Frame:
+    """A short answer of a host that has no service yet, or that says something of its own."""
     headers = headers_of(answer)
     if answer.failure is not None and answer.status >= 400:
-        status = CODES.get(answer.status, answer.status)
-        return [Frame(b"", True, {**headers, **JAVAS_OWN}, answer.failure, status)]
-    if len(answer.body) <= WHOLE:
-        return [Frame(answer.body, True, headers)]
-    first, *others = slices(answer.body)
-    return [Frame(first, headers=headers), *map(Frame, others), Frame(last=True)]
+        return _frame_of_failure(answer.failure, answer.status, headers)
+    return Frame(answer.body, True, headers)
+
+
+def _frame_of_failure(failure: LmiError, status: int, headers: Mapping[str, str]) -> Frame:
+    """On these paths Java gives errors a body of its own (docs/decisions.md: Errors behind DJL Serving)."""
+    return Frame(b"", True, {**headers, **JAVAS_OWN}, failure, CODES.get(status, status))
 
 
 def slices(record: bytes) -> list[bytes]:

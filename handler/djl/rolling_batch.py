@@ -17,11 +17,11 @@ import time
 from collections import deque
 from collections.abc import Sequence
 
-from ...formatters import Request, Response
+from ...formatters import Request
 from ...model.errors import GenerationError
 from ..exchange import Exchange
 from ..service import Service
-from .frames import NOTHING, Frame, frame_of_exchange, frame_of_fault, frames_of_response
+from .frames import NOTHING, Frame, frame_of_exchange, frame_of_fault
 
 __all__ = ["RollingBatch"]
 
@@ -36,13 +36,12 @@ MAX_PACE_S = 0.010
 
 
 class _Open:
-    """A request that Java holds open: an exchange that runs, or the frames of an answer that is there already."""
+    """A request that Java holds open."""
 
-    __slots__ = ("begun", "exchange", "frames", "place")
+    __slots__ = ("begun", "exchange", "place")
 
-    def __init__(self, *frames: Frame) -> None:
-        self.exchange: Exchange | None = None
-        self.frames = deque(frames)
+    def __init__(self) -> None:
+        self.exchange: Exchange
         self.begun = False
         self.place = 0
         """Which one in Java's order; -1: it is not among them any more."""
@@ -51,12 +50,10 @@ class _Open:
     def ready(self) -> bool:
         """Whether there is something to send."""
         exchange = self.exchange
-        return bool(self.frames if exchange is None else exchange.records or exchange.finished)
+        return bool(exchange.records) or exchange.finished
 
     def next(self, merge: bool) -> Frame:
         """What there is to send now."""
-        if self.exchange is None:
-            return self.frames.popleft()
         try:
             frame = frame_of_exchange(self.exchange, first=not self.begun, merge=merge)
         except Exception as error:  # noqa: BLE001 - logged there
@@ -114,8 +111,7 @@ class RollingBatch:
                 continue
             frame = frames[entry.place] = entry.next(self._merge)
             if frame.last:
-                # The exchange knows of the entry, by what it tells its news.
-                ended, entry.place, entry.exchange = True, -1, None
+                ended, entry.place = True, -1
             elif frame is not NOTHING and entry.ready:
                 again.append(entry)
         if ended:
@@ -139,29 +135,33 @@ class RollingBatch:
                 self._condition.wait_for(lambda: any(e.ready and not e.begun for e in self._open), waiting)
 
     def _begin(self, request: Request) -> None:
+        entry = self._entry()
+        entry.exchange = self._service.open(request, lambda _: self._fresh.append(entry))
+        if entry.exchange.finished:
+            # Nobody has announced it.
+            self._fresh.append(entry)
+
+    def _entry(self) -> _Open:
+        """Another one, the last in Java's order."""
         entry = _Open()
         entry.place = len(self._open)
         self._open.append(entry)
-        opened = self._service.open(request, lambda _: self._fresh.append(entry))
-        if isinstance(opened, Response):
-            entry.frames.extend(frames_of_response(opened))
-            self._fresh.append(entry)
-        else:
-            entry.exchange = opened
+        return entry
 
     def _reset(self, running: int) -> None:
         """Aborts what runs. `running` requests that Java still believes in are answered with an error."""
         for entry in self._open:
             entry.place = -1
-            if entry.exchange is not None:
-                entry.exchange.abort()
-                entry.exchange = None
+            entry.exchange.abort()
         if self._open:
             log.warning("rolling batch reset: %d requests aborted, %d expected by the host", len(self._open), running)
-        lost = Frame(last=True, failure=GenerationError("the request was lost in a reset of the rolling batch"))
-        self._open = [_Open(lost) for _ in range(running)]
-        self._number()
-        self._fresh = deque(self._open)
+        self._open.clear()
+        self._fresh.clear()
+        lost = GenerationError("the request was lost in a reset of the rolling batch")
+        for _ in range(running):
+            entry = self._entry()
+            entry.exchange = self._service.refuse(Request(b""), lost)
+            self._fresh.append(entry)
 
     def _notify(self) -> None:
         """Called after each step, when there may be new records."""

@@ -40,10 +40,11 @@ from starlette.responses import Response as HttpResponse
 from starlette.routing import Route as HttpRoute
 from starlette.types import Receive, Scope, Send
 
-from ...formatters import DIALECTS, Dialect, Request, Response, Route, refusal
-from ...formatters.base import Page
-from ...formatters.routing import INVOCATIONS, ROUTE, well_routed
+from ...formatters import Request, Response, routed
+from ...formatters.base import Way
+from ...formatters.routing import INVOCATIONS
 from ...model.errors import LmiError, OverloadedError, TimeLimitError, TooLargeError, UnavailableError
+from ..exchange import Exchange
 from ..headers import REQUEST_ID_HEADER, attributes_of, headers_of, request_id_of
 from ..service import Service
 from .access import Access
@@ -205,10 +206,12 @@ class LocalServer:
             method="GET" if http.method == "HEAD" else http.method,
             request_id=request_id,
         )
-        request, found = well_routed(request, self._service.dialects)
+        request = routed(request, self._service.dialects)
+        way = request.way
+        assert way is not None
         limits = self._service.settings.limits
         max_bytes, timeout = limits.max_body_bytes, limits.request_timeout
-        refused = self._refusal(http, request, found)
+        refused = self._refusal(http, request, way)
         # A short body is read first: it decides the dialect of the refusal.
         whole = refused is None or (is_small(http) and not isinstance(refused, TooLargeError))
         if whole:
@@ -230,46 +233,32 @@ class LocalServer:
             except ClientDisconnect:
                 # Nobody reads it.
                 return HttpResponse(status_code=400)
-        if found and request.method == "GET" and (parameter := found[1].body):
+        if request.method == "GET" and way.route and (parameter := way.route.body):
             request = replace(request, body=request.query.get(parameter, "").encode())
         if refused is not None and not self._service.takes_anyway(request, refused):
-            answer = refusal(refused, request, self._service.settings)
-            self._service.metrics.refused(request, answer)
-            return _http_response(answer) if whole else EarlyResponse(_http_response(answer), max_bytes)
-        if found is None and request.path != INVOCATIONS:
+            answer = _http_answer(self._service.refuse(request, refused))
+            return answer if whole else EarlyResponse(answer, max_bytes)
+        if way.route is None and request.path != INVOCATIONS:
             # A path that is a dialect's with some query parameter only.
             return HttpResponse("Not Found", 404, media_type="text/plain")
-        if found and (page := found[1].page) and ROUTE not in request.attributes:
-            return _http_response(await self._page(found[0], page, request))
-        if http.method == "HEAD":
+        if http.method == "HEAD" and not way.page:
             # It would start what a GET asks for, for nobody.
-            allowed = ", ".join(found[1].methods if found else ("POST",))
+            allowed = ", ".join(way.route.methods if way.route else ("POST",))
             return HttpResponse("Method Not Allowed", 405, {"Allow": allowed}, media_type="text/plain")
         opened = self._streams.open(request)
-        if isinstance(opened, Response):
-            return _http_response(opened)
+        if opened.exchange.finished and not opened.exchange.call.streamed:
+            return _http_answer(opened.exchange)
         return StreamResponse(opened, timeout + ERROR_GRACE_S, merge=self._service.settings.merge_records)
 
-    def _refusal(self, http: HttpRequest, request: Request, found: tuple[Dialect, Route] | None) -> LmiError | None:
+    def _refusal(self, http: HttpRequest, request: Request, way: Way) -> LmiError | None:
         """Why the request is not served, as far as that is known without its body."""
         if refused := self._access.refusal(http.headers):
             return refused
         too_large = refuse_body(http, self._service.settings.limits.max_body_bytes)
         if too_large is not None:
             return too_large
-        opens = request.path == INVOCATIONS if found is None else not found[1].page
+        opens = not way.page if way.route else request.path == INVOCATIONS
         return self._service.refusal(request) if opens else None
-
-    async def _page(self, dialect: Dialect, page: Page, request: Request) -> Response:
-        """A response without the engine; a user dialect's page runs as user code."""
-        settings, info = self._service.settings, self._service.info
-        request = replace(request, responses=self._service.responses)
-        try:
-            if dialect in DIALECTS:
-                return page(request, settings, info)
-            return await self._service.run_user_code(lambda: page(request, settings, info))
-        except LmiError as error:
-            return refusal(error, request, settings)
 
 
 ERROR_GRACE_S = 5.0
@@ -290,6 +279,13 @@ def _refused(error: LmiError) -> HttpResponse:
 def _http_response(answer: Response) -> HttpResponse:
     headers = headers_of(answer)
     return HttpResponse(answer.body, answer.status, headers, headers.pop("Content-Type"))
+
+
+def _http_answer(exchange: Exchange) -> HttpResponse:
+    """That of one which has ended."""
+    reply = exchange.call.reply
+    headers = headers_of(reply)
+    return HttpResponse(exchange.take_all(), reply.status, headers, headers.pop("Content-Type"))
 
 
 def application(service: Service, access: Access | None = None, *, playground: bool = True) -> Starlette:

@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from ...formatters import Request, Response
+from ...formatters import Request
 from ..exchange import Exchange
 from ..service import Service
 
@@ -131,14 +131,11 @@ class AsyncService:
         service.metrics.loops.append(lambda: self._loop)
         service.listen(self._flush)
 
-    def open(self, request: Request) -> Stream | Response:
-        """Starts what the request asks for, or gives the answer that refuses it. Never waits."""
+    def open(self, request: Request) -> Stream:
+        """Starts what the request asks for; what is refused has ended. Never waits."""
         stream = Stream()
-        opened = self.service.open(request, lambda _: self._fresh.append(stream))
-        if isinstance(opened, Response):
-            return opened
-        stream.exchange = opened
-        # What was refused has its news already: nothing else would take it out while there is no engine.
+        stream.exchange = self.service.open(request, lambda _: self._fresh.append(stream))
+        # What the engine was not there for has its news already: nothing else would take it out.
         self._wake()
         return stream
 

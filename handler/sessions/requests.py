@@ -155,16 +155,15 @@ class Sessions:
             return refusal(failure, request, self._settings)
         return receive(request)
 
-    def refused_in_batch(self, request: Request) -> Response | None:
-        """The answer, in a batch of several, to one that asks for a session by its header; None to any other."""
+    def batch_error(self, request: Request) -> LmiError | None:
+        """Why a request cannot be in a batch of several: it asks for a session by its header."""
         enabled = self._settings.sessions.enable_stateful_sessions
         if not enabled or named_session(request) != NEW_SESSION or control_of(request) is not None:
             return None
         batch = "a dynamic batch of several requests, whose responses have no headers"
         given = f"{SESSION_HEADER}: got {NEW_SESSION} in {batch}"
         expected = f'expected the body {{"requestType": "{NEW_SESSION}"}}, or rolling batch or async mode'
-        error = SessionError(f"{NOT_PARSED}: {given}: {expected}", SESSION_HEADER)
-        return refusal(error, request, self._settings)
+        return SessionError(f"{NOT_PARSED}: {given}: {expected}", SESSION_HEADER)
 
     def created(self) -> Response:
         """A session, for a request that asks for no more; raises SessionError."""

@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from time import monotonic
 from typing import Literal
 
-from ...formatters import Request, Response
+from ...formatters import Request
 from ...model.errors import LmiError, RequestError
 from ...model.events import Delta, EngineEvent, Finish, FinishReason, Started
 from .request_log import MAX_BODY_CHARACTERS, EndedRequest, RequestLog
@@ -69,7 +69,7 @@ class Metrics:
         """By the error's code (model/errors.py)."""
         self.opened = 0
         self.ended = 0
-        """Of those that were opened; a request that is refused at once is neither."""
+        """Of those that were taken on; a request that is answered at once, as a page or a refusal, is neither."""
         self.prompt_tokens = 0
         self.cached_tokens = 0
         self.generated_tokens = 0
@@ -117,15 +117,10 @@ class Metrics:
         except Exception:
             log.exception("a batch could not be logged")
 
-    def refused(self, request: Request, answer: Response) -> None:
-        """Takes note of a request that was answered without being opened."""
+    def admit(self, meter: RequestStats) -> None:
+        """Counts a request that is taken on."""
         with self._lock:
-            self._count(answer.dialect, answer.status, outcome_of(answer.failure), answer.failure)
-        self._log.refused(request, answer)
-
-    def count_opened(self) -> None:
-        """Counts a request that is opened."""
-        with self._lock:
+            meter.admitted = True
             self.opened += 1
 
     def tick(self) -> None:
@@ -142,12 +137,11 @@ class Metrics:
         reply = request.call.reply
         outcome = "aborted" if aborted else outcome_of(reply.failure)
         with self._lock:
-            if meter.ended:
-                return
             meter.ended = monotonic()
-            self.ended += 1
             self._count(request.call.dialect, reply.status, outcome, None if aborted else reply.failure)
-            self._measure(meter, outcome)
+            if meter.admitted:
+                self.ended += 1
+                self._measure(meter, outcome)
         self._log.ended(request, meter, outcome)
 
     def _measure(self, meter: RequestStats, outcome: Outcome) -> None:
@@ -181,6 +175,7 @@ class RequestStats:
     __slots__ = (
         "_kept",
         "_metrics",
+        "admitted",
         "answer",
         "begun",
         "body",
@@ -199,6 +194,8 @@ class RequestStats:
 
     def __init__(self, metrics: Metrics, body: bytes = b"") -> None:
         self._metrics = metrics
+        self.admitted = False
+        """Whether it was taken on, and not answered at once."""
         self.keeps = metrics.keeps
         """Whether `keep` must be called with what is sent."""
         self.body = body
@@ -250,8 +247,12 @@ class RequestStats:
             self.answer.append(record)
             self._kept += len(record)
 
+    def admit(self) -> None:
+        """Takes note that the request is taken on."""
+        self._metrics.admit(self)
+
     def end(self, request: EndedRequest, *, aborted: bool = False) -> None:
-        """Takes the end of the request; only the first one counts."""
+        """Takes the end of the request, which has one."""
         self._metrics.finish(self, request, aborted=aborted)
 
     def _end_of_sequence(self, finish: Finish) -> None:

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Sequence
 from typing import Literal, Protocol
 
-from ...formatters import ParsedRequest, Request, Response
+from ...formatters import ParsedRequest, Request
 from ...model.events import FinishReason
 from ...model.log import fault
 from ...model.log_filters import tidy
@@ -34,6 +34,7 @@ class EndedRequest(Protocol):
 class Measured(Protocol):
     """What is noted of one (metrics.py, RequestStats)."""
 
+    admitted: bool
     begun: float
     first: float
     ended: float
@@ -57,23 +58,15 @@ class RequestLog:
         if self._every:
             log.info("batch of %d: %s", len(requests), " ".join(request.request_id for request in requests))
 
-    def refused(self, request: Request, answer: Response) -> None:
-        """A request that was answered without being opened."""
-        if answer.failure is not None:
-            log.info("request %s refused: %s", request.request_id, fault(answer.failure))
-        if self._every:
-            dialect, status = answer.dialect or "none", answer.status
-            log.info("request %s: dialect=%s status=%d%s", request.request_id, dialect, status, self._of(request.body))
-            if self.bodies:
-                log.info("request %s: answer=%s", request.request_id, shown(answer.body))
-
     def ended(self, request: EndedRequest, meter: Measured, outcome: str) -> None:
-        """A request that was opened."""
+        """A request that has come to its end."""
         reply = request.call.reply
         name = request.request_id
         if outcome in {"refused", "failed"}:
-            level = logging.INFO if outcome == "refused" else logging.WARNING
-            log.log(level, "request %s %s: %s", name, outcome, fault(reply.failure))
+            # What was not taken on has met no fault, however busy we are.
+            word = outcome if meter.admitted else "refused"
+            level = logging.INFO if word == "refused" else logging.WARNING
+            log.log(level, "request %s %s: %s", name, word, fault(reply.failure))
         if not self._every:
             return
         first = f" first_token={meter.first - meter.begun:.3f}" if meter.first else ""

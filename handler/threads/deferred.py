@@ -1,6 +1,7 @@
-"""An exchange that runs user code, or has a large body to read: neither the engine's thread nor the host's does it.
+"""An exchange whose work runs on threads: user code, a large body, a session. Neither the engine's thread nor the
+host's does it.
 
-    Service.open --> Deferred, at once
+    Service.open --> waiting, at once
     a worker thread:   prepare --> ParsedRequest --> Engine.submit;   event, event --> feed --> records
     engine's thread:   event --> queue --> a worker thread, unless one works on this exchange already
 
@@ -8,17 +9,18 @@ The work for one request is done in order, by one thread at a time, so that a sl
 holds up or ends its own request and no other. What has come in meanwhile is fed as one event, for answers do not depend
 on how tokens are split into events.
 
+Until a request has been prepared nobody writes its answer: whatever that waits for, a lock or a disk, it can be ended.
 A thread that hangs in user code is abandoned: the request is answered without it, and what it comes back with is
-dropped. So is what a function comes back with whose request has been cancelled meanwhile (pool.py). And until a request
-has been prepared nothing is known of its answer: whatever that waits for, a lock or a disk, the request can be ended.
+dropped. So is what a function comes back with whose request has ended meanwhile, and it runs no further one (pool.py).
 """
 
 from __future__ import annotations
 
 import logging
-import threading
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
+from functools import partial
+from typing import Literal
 
 import msgspec
 
@@ -28,7 +30,7 @@ from ...model.errors import GenerationError, LmiError
 from ...model.events import Delta, EngineEvent, Failed, Rendered
 from ...model.log import set_current
 from ..admission import Admission
-from ..exchange import Exchange, FixedResponse
+from ..exchange import OVER, Exchange, State
 from ..telemetry.metrics import RequestStats
 from ..user_code.content_filter import FilteredEncoder
 from ..user_code.custom_handler import Relayed
@@ -45,27 +47,25 @@ class Prepared:
     """A request that has been parsed."""
 
     call: ParsedRequest
-    runs_user_code: bool = True
-    """Whether the reply runs user code; else it is fed on the engine's thread, as any other."""
+    on_threads: bool = True
+    """Whether the reply is fed on threads, for it runs user code; else on the engine's, as any other."""
     filtered: FilteredEncoder | None = None
     """The content filter's part of the reply."""
 
 
 class Deferred(Exchange):
-    """Runs a call that has yet to be found. Its `call` is final before the first record is there."""
+    """Runs a call that has yet to be found."""
 
     __slots__ = (
-        "_busy",
+        "_error",
         "_events",
         "_filtered",
-        "_lock",
-        "_notify",
-        "_owned",
+        "_on_threads",
         "_prepare",
         "_refuse",
-        "_runs_user_code",
         "_task",
         "_workers",
+        "_writer",
     )
 
     def __init__(
@@ -77,143 +77,180 @@ class Deferred(Exchange):
         workers: Workers,
         *,
         meter: RequestStats,
+        notify: Callable[[], None],
         request_id: str = "",
         on_news: Callable[[Exchange], None] | None = None,
-        notify: Callable[[], None],
     ) -> None:
-        super().__init__(
-            ParsedRequest((), FixedResponse()), engine, admission, meter=meter, request_id=request_id, on_news=on_news
-        )
-        self._prepare = prepare
+        super().__init__(engine, admission, meter=meter, notify=notify, request_id=request_id, on_news=on_news)
+        self._state = State.WAITING
+        self._prepare: Callable[[], Prepared | Relayed | Response] | None = prepare
         """Raises NotReadyError; with anything else the request ends in an error."""
         self._refuse = refuse
         """What is answered where user code cannot be asked, for it hangs."""
         self._workers = workers
-        self._notify = notify
-        """Wakes the hosts: they are not to wait for the engine's next step."""
-        self._runs_user_code = True
+        self._task = Task(self._start, self.abandon)
+        """The latest that a thread was asked for."""
+        self._on_threads = False
         self._filtered: FilteredEncoder | None = None
-        self._lock = threading.Lock()
         self._events: list[tuple[int, EngineEvent]] = []
-        self._busy = False
-        """Whether a thread works on this exchange, or is about to."""
-        self._owned = False
-        """Whether it is working on the answer. An abandoned one counts for ever, so that no other begins."""
+        self._writer: Literal["none", "called", "writing"] = "none"
+        """The thread that feeds the reply: there is none, it has been asked for, or it is at work."""
+        self._error: LmiError | None = None
+        """What the thread that writes is to end with."""
 
     def begin(self) -> None:
-        """Sets a worker thread to it."""
-        self._busy = True
-        self._submit(self._start)
+        """Asks for a thread."""
+        self._workers.submit(self._task)
 
     def expire(self, error: LmiError) -> None:
-        """Ends it with an error, now or when our own code that works on the answer returns; all else runs on alone."""
+        """Ends it with an error: now, or when our own code returns that writes the answer."""
         with self._lock:
-            if self.finished:
+            if self._state in OVER:
                 return
-            self._expired = error
-            free = not self._owned
-            self._owned = True
-        if self._workers.drop(self._task) or free:
-            self._end_with_error(error)
+            by_engine = self._state is State.RUNNING and not self._on_threads
+            if not by_engine:
+                within = self._workers.drop(self._task)
+                free = self._writer != "writing" or within
+                self._state, self._error = State.ENDING, error
+                if free:
+                    self._writer = "none"
+        if by_engine:
+            super().expire(error)
+        elif free:
+            self._conclude(error)
 
     def abandon(self, error: LmiError) -> None:
         """The thread that was to work on it hangs in user code, or there is none."""
         with self._lock:
-            if self.finished:
+            if self._state is State.ENDED or (self._state is State.ENDING and self._writer == "none"):
                 return
-            self._owned = True
-        self._end_with_error(error)
+            self._state, self._writer = State.ENDING, "none"
+            error = self._error or error
+        self._conclude(error)
 
-    def _acquire(self) -> bool:
-        """Whether there is something to do for the thread that has come."""
-        with self._lock:
-            if self._owned or self.finished:
-                return False
-            self._owned = True
-            return True
+    def abort(self) -> None:
+        """Ends it as nobody reads it, and its user code: what it awaits is cancelled, and it comes to nothing."""
+        if self._end(aborted=True):
+            self._workers.drop(self._task)
+            self._engine.abort(self._tickets)
 
-    def _start(self) -> None:
-        if self._owned or self._has_ended():
-            return
-        set_current(self.request_id)
-        try:
-            prepared = self._prepare()
-        except NotReadyError as loading:
-            loading.ready.add_done_callback(lambda _: self._submit(self._start))
-            return
-        except Exception as error:
-            log.exception("request %s could not be answered", self.request_id)
-            prepared = self._refuse(GenerationError(f"the request failed: {type(error).__name__}"))
-        if not self._acquire():
-            return
-        # The request is not kept for as long as its answer takes: its body may be large.
-        del self._prepare
-        if isinstance(prepared, Relayed):
-            try:
-                for _ in self.relay(prepared.call, prepared.records):
-                    self._wake_host()
-            except Exception as error:
-                log.exception("request %s could not be answered", self.request_id)
-                if not self.finished:
-                    self._end_with_error(GenerationError(f"the request failed: {type(error).__name__}"))
-            return
-        if isinstance(prepared, Response):
-            self._respond(prepared)
-            return
-        self.call, self._runs_user_code, self._filtered = prepared.call, prepared.runs_user_code, prepared.filtered
-        try:
-            super().begin()
-        except Exception as error:
-            log.exception("request %s could not be submitted to the engine", self.request_id)
-            self.fail(GenerationError(f"the request could not be submitted to the engine: {type(error).__name__}"))
-        if self._has_ended():
-            # There was no engine to hand it to, and no step of it will wake the host.
-            self._notify()
-        self._work()
-
-    def _respond(self, answer: Response) -> None:
-        """Takes a whole answer for the request's."""
-        reply = FixedResponse(
-            status=answer.status,
-            content_type=answer.content_type,
-            headers=answer.headers,
-            failure=answer.failure,
-            finished=True,
-        )
-        self.call = ParsedRequest((), reply, answer.dialect)
-        records = [answer.body] if answer.body else []
-        if records and self._meter.keeps:
-            self._meter.keep(records)
-        self._end(records)
-        self._wake_host()
-
-    def _end_with_error(self, error: LmiError) -> None:
-        """Ends it without running user code; no other thread works on it."""
-        if not self._runs_user_code:
-            self._engine.fail(self._tickets, error)
-            return
+    def _conclude(self, error: LmiError) -> None:
+        """Ends it with an error without running user code; no other thread writes its answer."""
         if self.begun:
-            self._end_stream(error)
-            self._end()
-            self._wake_host()
+            self._end(self._end_of_stream(error))
         else:
-            self._respond(self._refuse(error))
+            answer = self._refuse(error)
+            with self._lock:
+                if self._state is State.ENDING:
+                    self._take_answer(answer)
+        self._wake_host()
         self._engine.abort(self._tickets)
 
-    def _end_stream(self, error: LmiError) -> None:
+    def _end_of_stream(self, error: LmiError) -> list[bytes]:
         try:
-            self.records.extend(end_of_stream(self.call.reply, error))
+            return end_of_stream(self.call.reply, error)
         except Exception:
             log.exception("request %s: the formatter also failed to render the error", self.request_id)
+            return []
 
     def _wake_host(self) -> None:
         if self._on_news is not None:
             self._on_news(self)
         self._notify()
 
+    def _move(self, before: State, after: State) -> bool:
+        """Whether it was in one state, and is in the other now."""
+        with self._lock:
+            if self._state is not before:
+                return False
+            self._state = after
+            return True
+
+    def _start(self) -> None:
+        if not self._move(State.WAITING, State.PREPARING):
+            return
+        set_current(self.request_id)
+        assert self._prepare is not None
+        try:
+            prepared = self._prepare()
+        except NotReadyError as loading:
+            if self._move(State.PREPARING, State.WAITING):
+                loading.ready.add_done_callback(lambda _: self._call_thread(self._start))
+            return
+        except Exception as error:
+            log.exception("request %s could not be answered", self.request_id)
+            prepared = self._refuse(GenerationError(f"the request failed: {type(error).__name__}"))
+        # The request is not kept for as long as its answer takes: its body may be large.
+        self._prepare = None
+        if isinstance(prepared, Response):
+            self.answer(prepared)
+            self._wake_host()
+        else:
+            self._run(prepared)
+
+    def _run(self, prepared: Prepared | Relayed) -> None:
+        """Makes the answer, or its beginning, unless the request has ended meanwhile."""
+        on_threads = isinstance(prepared, Relayed) or prepared.on_threads
+        with self._lock:
+            if self._state is not State.PREPARING:
+                return
+            self.call, self._state = prepared.call, State.RUNNING
+            if on_threads:
+                self._on_threads, self._writer = True, "writing"
+        if isinstance(prepared, Relayed):
+            self._writing(partial(self._relay, prepared.records))
+            return
+        self._filtered = prepared.filtered
+        self._submit()
+        if self._on_threads:
+            self._writing(self._feed_all)
+        elif self.finished:
+            # There was no engine to hand it to, and no step of it will wake the host.
+            self._notify()
+
+    def _writing(self, write: Callable[[], None]) -> None:
+        """Lets this thread write the answer. Raises Abandoned where it was to run no further user function."""
+        try:
+            write()
+        except Exception as error:
+            log.exception("request %s could not be answered", self.request_id)
+            self.abandon(GenerationError(f"the request failed: {type(error).__name__}"))
+        finally:
+            self._settle()
+            self._writer = "none"
+
+    def _settle(self) -> None:
+        """Ends it, if that was left to this thread."""
+        if self._error is not None:
+            self.abandon(self._error)
+
+    def _relay(self, records: Generator[bytes]) -> None:
+        """Sends a stream that no engine makes."""
+        self._meter.streamed = self.call.streamed
+        try:
+            for record in records:
+                if self._state is not State.RUNNING:
+                    return
+                if self._meter.keeps:
+                    self._meter.keep([record])
+                self.begun = True
+                self.records.append(record)
+                if len(self.records) > self._next_check and (excess := self._unsent_error()) is not None:
+                    self._end(self._failure_records(0, excess))
+                self._wake_host()
+                if self.finished:
+                    return
+            if self._state is State.RUNNING:
+                self._end()
+                self._wake_host()
+        finally:
+            # Before the user's generator is closed, which may take its time.
+            self._settle()
+            records.close()
+
     def _feed(self, prompt: int, event: EngineEvent, noted: bool = False) -> None:
         """Takes an event, on the engine's thread."""
-        if noted or not self._runs_user_code:
+        if noted or not self._on_threads:
             super()._feed(prompt, event, noted)
             return
         try:
@@ -223,42 +260,41 @@ class Deferred(Exchange):
             event = Failed.of(GenerationError(f"the request failed: {type(error).__name__}"))
         with self._lock:
             self._events.append((prompt, event))
-            if self._busy:
+            if self._writer != "none" or self._state is not State.RUNNING:
                 return
-            self._busy = True
-        self._submit(self._resume)
+            self._writer = "called"
+        self._call_thread(self._resume)
 
-    def _submit(self, work: Callable[[], None]) -> None:
+    def _call_thread(self, work: Callable[[], None]) -> None:
         self._task = Task(work, self.abandon)
         self._workers.submit(self._task)
 
     def _resume(self) -> None:
-        if self._acquire():
-            self._work()
+        with self._lock:
+            if self._state is not State.RUNNING:
+                return
+            self._writer = "writing"
+        self._writing(self._feed_all)
 
-    def _has_ended(self) -> bool:
-        """Whether it has ended, or another thread has aborted it."""
-        return self.finished
-
-    def _work(self) -> None:
+    def _feed_all(self) -> None:
         """Feeds what there is, until there is nothing more."""
         set_current(self.request_id)
         while True:
             with self._lock:
-                expired = None if self.finished else self._expired
-                if expired is None and (not self._events or self.finished):
-                    self._busy = self._owned = False
+                if self._state is not State.RUNNING:
+                    return
+                if not self._events:
+                    self._writer = "none"
                     return
                 events, self._events = self._events, []
-            if expired is not None:
-                self._end_with_error(expired)
-                return
             for prompt, event in merge_deltas(events):
+                if self.state is State.ENDING:
+                    return
                 if not isinstance(event, Rendered):
                     self._feed(prompt, event, True)
                 elif self._filtered is not None and (flagged := self._filtered.judge_prompt(event.text, prompt)):
                     self._feed(prompt, Failed.of(flagged), True)
-                if self._has_ended():
+                if self.finished:
                     # Of one that the reply ended by itself the engine does not know.
                     self._engine.abort(self._tickets)
                 elif self._filtered is not None:

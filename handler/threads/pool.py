@@ -123,22 +123,37 @@ class Workers:
         Raises Abandoned where it has taken too long, or nobody waits for it any more.
         On a thread that is none of these it may take any time.
         """
-        task: Task | None = getattr(self._current, "task", None)
+        task = self._task
+        if task is not None and task.dropped:
+            raise Abandoned
+        return self._run(name, partial(function, *arguments, **named))
+
+    def finish(self, name: str, function: Callable[[], Any]) -> Any:
+        """As `run`, for what ends something of the user's: also where nobody waits for its task any more."""
+        return self._run(name, function, finishes=True)
+
+    @property
+    def _task(self) -> Task | None:
+        """What this thread works on, if it is one of these."""
+        return getattr(self._current, "task", None)
+
+    def _run(self, name: str, function: Callable[[], Any], *, finishes: bool = False) -> Any:
+        task = self._task
         if task is None or task.name:
-            result = function(*arguments, **named)
+            result = function()
             return self._loop.start(result).result() if inspect.isawaitable(result) else result
         with self._wake:
             task.name, task.deadline = name, time.monotonic() + self._timeout
             self._running[task] = None
         try:
-            result = function(*arguments, **named)
+            result = function()
             if not inspect.isawaitable(result):
                 return result
             task.awaited = self._loop.start(result)
             if task not in self._running:
                 task.awaited.cancel()
                 self._loop.replace_if_blocked()
-            elif task.dropped:
+            elif task.dropped and not finishes:
                 self._loop.cancel(task.awaited)
             return task.awaited.result()
         finally:
@@ -156,17 +171,17 @@ class Workers:
             report()
 
     def drop(self, task: Task) -> bool:
-        """Lets the task go no further than the user function that it is within; False if it is within none, or was
-        dropped before. Never waits. The function has its time nevertheless, and what it awaits is cancelled.
+        """Lets the task run no further user function than the one that it is within; False if it is within none.
+
+        Never waits. The function has its time nevertheless, and what it awaits is cancelled.
         """
         with self._wake:
-            if task not in self._running or task.dropped:
-                return False
             task.dropped = True
+            within = task in self._running
             awaited = task.awaited
         if awaited is not None:
             self._loop.cancel(awaited)
-        return True
+        return within
 
     def event_loop(self) -> asyncio.AbstractEventLoop | None:
         """The loop of what is asynchronous in user code; None where none has been needed."""

@@ -158,7 +158,7 @@ class CustomHandler:
         except GeneratorExit:
             # It has said that it was the last one, or its client has gone.
             with suppress(Exception):
-                self._workers.run(ITS_OUTPUTS, outputs.aclose)
+                self._workers.finish(ITS_OUTPUTS, outputs.aclose)
             raise
 
     def _pieces(self, output: Any) -> Generator[Frame]:

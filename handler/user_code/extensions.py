@@ -131,7 +131,7 @@ class Extensions:
             log.exception("request %s: it could not be prepared", request.request_id)
             failure = UserCodeError(f"the request could not be prepared: {shown(error)}")
             return fallback(self.settings).refuse(failure, None, request, self.settings)
-        return call if isinstance(call, Response) else Prepared(call, hooks.runs_user_code, hooks.filtered)
+        return call if isinstance(call, Response) else Prepared(call, hooks.on_threads, hooks.filtered)
 
 
 class _Hooks(Hooks):
@@ -143,7 +143,7 @@ class _Hooks(Hooks):
         self._output = extensions.output
         self._made: Any = None
         """The RequestInput that the input formatter made."""
-        self.runs_user_code = True
+        self.on_threads = True
         self.filtered: FilteredEncoder | None = None
 
     def read(self, request: Request) -> Payload:
@@ -180,13 +180,13 @@ class _Hooks(Hooks):
         extensions = self._extensions
         if all(generation.tokenize for generation in call.generations):
             # There is no text to format, and none that the model gets to see.
-            self.runs_user_code = isinstance(dialect, UserDialect)
+            self.on_threads = isinstance(dialect, UserDialect)
             return call
         if self._output is not None:
             call = self._output.around(call, dialect, payload, request, settings, self._made)
         if extensions.filter is not None:
             call, self.filtered = extensions.filter.around(call)
-        self.runs_user_code = bool(self._output or extensions.filter) or isinstance(dialect, UserDialect)
+        self.on_threads = bool(self._output or extensions.filter) or isinstance(dialect, UserDialect)
         return call
 
 

@@ -17,7 +17,7 @@ from typing import IO
 
 import msgspec
 
-from lmi.formatters import Request, Response
+from lmi.formatters import Request
 from lmi.handler.exchange import Exchange
 from lmi.handler.service import Service
 from lmi.model.errors import LmiError, StartError
@@ -134,7 +134,7 @@ class CoreLayer:
             follower = _Follower(number, ended)
             body = workload.request(number, prompt, tokens)
             opened = self._service.open(Request(json.dumps(body).encode()), follower)
-            if isinstance(opened, Response):
+            if opened.finished:
                 raise StartError(f"the bench's request was refused: {opened.failure}")
 
         waiting = iter(enumerate(prompts))

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from lmi.formatters import DIALECTS, Dialect, ParsedRequest, Request, Response, detect, receive, refusal
-from lmi.formatters.routing import misrouted, routed, well_routed
+from lmi.formatters.routing import misrouted, routed
 
 from ..kit.api.dialects import named, route_of
-from ..kit.api.errors import NotFoundError, OverloadedError, PayloadError
+from ..kit.api.errors import NotFoundError, OverloadedError, PayloadError, RequestError
 from ..kit.api.handler import attributes_of
 from ..kit.api.options import typed_settings
-from ..kit.api.types import Route
+from ..kit.api.types import Route, Way
 
 azure, minimal, openai, responses, tgi = map(named, ("azure", "minimal", "openai", "responses", "tgi"))
 
@@ -35,15 +35,15 @@ def test_every_route_is_found_from_the_one_path(dialect: Dialect, route: Route) 
     name = f"{route.path}?{VERSION}" if route.query else route.path
     if route.methods == ("DELETE",):
         name = f"DELETE {name}"
-    request, found = routed(asked(f"trace=a; route={name}"))
-    assert found is not None
-    assert (found[0].name, found[1].path) == (dialect.name, route.path)
-    assert (request.path, found[1].page) == (route.path, route.page)
+    request = routed(asked(f"trace=a; route={name}"))
+    assert request.way is not None
+    assert request.way == Way(dialect, route)
+    assert (request.path, request.way.page) == (route.path, route.page)
     # As a request that comes on that path, by a method that it has.
     assert request.method in route.methods
-    assert route_of(request) == found
+    assert route_of(request) == (dialect, route)
     assert detect({}, request, typed_settings(dialect="lmi")) is dialect
-    assert routed(request) == (request, found)
+    assert routed(request) is request
 
 
 @pytest.mark.parametrize(
@@ -77,20 +77,28 @@ def test_every_route_is_found_from_the_one_path(dialect: Dialect, route: Route) 
     ],
 )
 def test_what_goes_first(attributes: str, request_: dict[str, Any], path: str, dialect: Dialect | None) -> None:
-    request, found = routed(asked(attributes, **request_))
-    assert (request.path, found[0] if found else None) == (path, dialect)
-    assert well_routed(asked(attributes, **request_)) == (request, found)
+    request = routed(asked(attributes, **request_))
+    assert (request.path, request.way and request.way.dialect) == (path, dialect)
 
 
 def test_the_query_is_the_routes_beside_the_requests() -> None:
-    request, _ = routed(asked(f"route=/chat/completions?{VERSION}&a=", query={"adapter": "x", "a": "1"}))
+    request = routed(asked(f"route=/chat/completions?{VERSION}&a=", query={"adapter": "x", "a": "1"}))
     assert request.query == {"adapter": "x", "api-version": "2024-05-01-preview", "a": ""}
 
 
 def test_a_header_of_that_name_is_the_attribute() -> None:
     """Behind DJL one cannot be told from the other."""
     request = Request(b"", attributes=attributes_of([("route", "/generate")]))
-    assert routed(request)[0].path == "/generate"
+    assert routed(request).path == "/generate"
+
+
+def misroute(attributes: str) -> RequestError:
+    """Why a request is on no route."""
+    request = routed(asked(attributes))
+    assert request.path == "/invocations"
+    assert request.way is not None
+    assert request.way.error is not None
+    return request.way.error
 
 
 SEPARATED = "(custom attributes are separated by semicolons)"
@@ -123,11 +131,11 @@ EVERY = (
     ],
 )
 def test_a_path_that_no_dialect_has(attributes: str, error: str) -> None:
-    with pytest.raises(NotFoundError) as caught:
-        routed(asked(attributes))
-    assert caught.value.message == error
-    answer = misrouted(caught.value)
-    assert (answer.status, json.loads(answer.body)) == (404, {"error": caught.value.message, "code": 404})
+    found = misroute(attributes)
+    assert isinstance(found, NotFoundError)
+    assert found.message == error
+    answer = misrouted(found)
+    assert (answer.status, json.loads(answer.body)) == (404, {"error": found.message, "code": 404})
 
 
 @pytest.mark.parametrize(
@@ -139,9 +147,9 @@ def test_a_path_that_no_dialect_has(attributes: str, error: str) -> None:
     ],
 )
 def test_a_dialect_that_contradicts(attributes: str, error: str) -> None:
-    with pytest.raises(PayloadError) as caught:
-        routed(asked(attributes))
-    assert (caught.value.message, misrouted(caught.value).status) == (error, 400)
+    found = misroute(attributes)
+    assert isinstance(found, PayloadError)
+    assert (found.message, misrouted(found).status) == (error, 400)
 
 
 @pytest.mark.parametrize(("body", "dialect"), [({"inputs": "a"}, "lmi"), ({"messages": ASK}, "openai")], ids=str)
@@ -175,9 +183,10 @@ def test_a_route_behind_a_comma_is_not_overlooked() -> None:
     ],
 )
 def test_the_dialect_reads_it_as_on_its_path(route: str, body: dict[str, Any]) -> None:
-    request, found = routed(Request(json.dumps(body).encode(), attributes={"route": route}))
+    request = routed(Request(json.dumps(body).encode(), attributes={"route": route}))
     call = receive(request, SETTINGS)
     assert isinstance(call, ParsedRequest), call
-    assert found is not None
-    assert call.dialect == found[0].name
+    assert request.way is not None
+    assert request.way.dialect is not None
+    assert call.dialect == request.way.dialect.name
     assert call.generations[0].stream == (route in ("/generate_stream", "/chat/sse"))

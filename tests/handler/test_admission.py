@@ -25,7 +25,7 @@ from ..kit.api.errors import (
     TimeLimitError,
     TooLargeError,
 )
-from ..kit.api.handler import Exchange, RollingBatch, Watch, frames_of_response, headers_of, started_service
+from ..kit.api.handler import Exchange, RollingBatch, Watch, answer_of, frame_of_response, headers_of, started_service
 from ..kit.api.types import Delta, Event, Failed, Finish, Generation, Request, Response, Sampling, Started, Token
 from ..kit.user_code.engine import ScriptedEngine
 
@@ -43,14 +43,10 @@ class Place:
         self.service = started_service(self.engine, folder, **options)
 
     def open(self, body: bytes = HELLO, **request: Any) -> Exchange:
-        opened = self.service.open(Request(body, **request))
-        assert not isinstance(opened, Response), opened
-        return opened
+        return self.service.open(Request(body, **request))
 
     def refused(self, body: bytes = HELLO, **request: Any) -> Response:
-        opened = self.service.open(Request(body, **request))
-        assert isinstance(opened, Response)
-        return opened
+        return answer_of(self.service.open(Request(body, **request)))
 
     def end(self, ticket: int) -> None:
         self.engine.say(ticket, Started(1), Delta(0, "Hello", finish=END))
@@ -228,7 +224,7 @@ def test_rolling_batch_tells_it_with_the_status_and_the_header(tmp_path: Path) -
 def test_what_will_not_be_better_later_has_no_such_header(tmp_path: Path) -> None:
     made = place(tmp_path)
     refused = made.refused(b"not JSON")
-    assert "Retry-After" not in frames_of_response(refused)[0].headers
+    assert "Retry-After" not in frame_of_response(refused).headers
 
 
 # --- The body ---
@@ -420,35 +416,6 @@ def test_unread_token_by_token_is_noticed_before_long(tmp_path: Path) -> None:
         count += 1
     # Between two looks there are a few records, or none could bring it over the limit.
     assert 1000 < count <= 1000 + 16 + 1
-
-
-class Counted(deque[bytes]):
-    """Records that know how many of them have been looked at."""
-
-    looked_at = 0
-
-    def copy(self) -> Counted:
-        self.looked_at += len(self)
-        return self
-
-
-def test_to_relay_many_records_that_wait_looks_at_each_a_few_times(tmp_path: Path) -> None:
-    exchange = place(tmp_path).open(STREAM)
-    records = exchange.records = Counted()
-    # Each turn is one record, and the end is one.
-    assert len([*exchange.relay(exchange.call, (b"x" for _ in range(5000)))]) == 5001
-    assert len(records) == 5000
-    assert 0 < records.looked_at < 3 * 5000
-
-
-@pytest.mark.parametrize("more", [0, -1])
-def test_relayed_and_unread(tmp_path: Path, more: int) -> None:
-    made = place(tmp_path, max_unsent_bytes=str(5000 + more))
-    exchange = made.open(STREAM)
-    for _ in exchange.relay(exchange.call, (b"x" * 50 for _ in range(100 - 16 * more))):
-        pass
-    assert (exchange.failure is not None) == (more < 0)
-    assert exchange.finished
 
 
 def test_who_reads_may_have_any_number_of_bytes(tmp_path: Path) -> None:

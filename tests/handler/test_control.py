@@ -16,8 +16,8 @@ from typing import Any
 import httpx
 import pytest
 
-from ..kit.api.handler import Access, Exchange, RollingBatch, Service, started_service
-from ..kit.api.types import Delta, Finish, Request, Response, Started, Token
+from ..kit.api.handler import Access, Exchange, RollingBatch, Service, answer_of, started_service
+from ..kit.api.types import Delta, Finish, Request, Started, Token
 from ..kit.hosts.local_server import Make, serving
 from ..kit.paths import USER_CODE
 from ..kit.user_code.engine import ScriptedEngine
@@ -41,15 +41,12 @@ class Place:
 
     def open(self, body: object = HELLO, request_id: str = NAME, dialect: str = "") -> Exchange:
         attributes = {"dialect": dialect} if dialect else {}
-        opened = self.service.open(Request(json.dumps(body).encode(), attributes=attributes, request_id=request_id))
-        assert not isinstance(opened, Response), opened.body
-        return opened
+        return self.service.open(Request(json.dumps(body).encode(), attributes=attributes, request_id=request_id))
 
     def cancel(self, request_id: object = NAME, **more: object) -> tuple[int, Any]:
         """Status and body of the answer, which is there at once."""
         body = {"requestType": "CANCEL", "request_id": request_id, **more}
-        answer = self.service.open(Request(json.dumps(body).encode(), request_id="the one that cancels"))
-        assert isinstance(answer, Response)
+        answer = answer_of(self.service.open(Request(json.dumps(body).encode(), request_id="the one that cancels")))
         return answer.status, json.loads(answer.body)
 
 
@@ -133,8 +130,7 @@ def test_one_does_not_find_itself(
 
     def cancelled() -> bytes:
         """By one with the id that it cancels."""
-        answer = place.service.open(Request(body, headers=headers, request_id=NAME))
-        assert isinstance(answer, Response)
+        answer = answer_of(place.service.open(Request(body, headers=headers, request_id=NAME)))
         return answer.body
 
     message = f"request_id: no request {NAME} is running here"
@@ -163,12 +159,10 @@ def test_a_field_that_is_unknown_is_refused_where_that_is_asked_for(make: Callab
 def test_it_is_taken_where_nothing_else_is(make: Callable[..., Place]) -> None:
     place = make(max_rolling_batch_size="1", max_queued_requests="0")
     place.open()
-    refused = place.service.open(Request(b'{"inputs": "Hi", "requestType": "CANCEL"}'))
-    assert isinstance(refused, Response)
+    refused = answer_of(place.service.open(Request(b'{"inputs": "Hi", "requestType": "CANCEL"}')))
     assert refused.status == 429
     for kind in ("NEW_SESSION", "CLOSE"):
-        refused = place.service.open(Request(json.dumps({"requestType": kind}).encode()))
-        assert isinstance(refused, Response)
+        refused = answer_of(place.service.open(Request(json.dumps({"requestType": kind}).encode())))
         assert refused.status == 429
     assert place.cancel() == DONE
     assert place.service.admission.open == 0

@@ -31,7 +31,7 @@ from ..kit.api.handler import (
     application,
     started_service,
 )
-from ..kit.api.types import Delta, Finish, Request, Response, Started, Token
+from ..kit.api.types import Delta, Finish, Request, Started, Token
 from ..kit.djl.outputs import outputs_of
 from ..kit.user_code.engine import ScriptedEngine, TalkingEngine
 
@@ -156,10 +156,9 @@ class Place:
         """Calls `then` with the bad request's exchange."""
         known = self.service.opener.open
 
-        def opened(request: Request, on_news: Any, meter: Any) -> Exchange | Response:
-            exchange = known(request, on_news, meter)
+        def opened(request: Request, on_news: Any, *, batched: bool) -> Exchange:
+            exchange = known(request, on_news, batched=batched)
             if b"bad" in request.body:
-                assert isinstance(exchange, Exchange)
                 then(exchange)
             return exchange
 
@@ -191,7 +190,7 @@ def refuse(place: Place) -> None:
 
 
 def opening(place: Place) -> None:
-    place.fail_for_bad(place.service.metrics, "open", of_bad)
+    place.fail_for_bad(place.service.admission, "refusal", of_bad)
 
 
 def submit(place: Place) -> None:

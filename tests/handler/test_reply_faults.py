@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
+import time
 from collections.abc import Callable
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +20,7 @@ from lmi.handler.exchange import Exchange
 
 from ..kit.api.dialects import GENERATING
 from ..kit.api.handler import AsyncBatcher, AsyncService, Frame, PlainBatch, RollingBatch, Whole, started_service
-from ..kit.api.types import Delta, Event, Failed, Finish, Request, Response, ResponseEncoder, Started, Token
+from ..kit.api.types import Delta, Event, Failed, Finish, Request, ResponseEncoder, Started, Token
 from ..kit.user_code.engine import ScriptedEngine
 
 END = Finish("eos", generated_tokens=2)
@@ -64,9 +67,10 @@ class Place:
         self.opened: list[Exchange] = []
         opening = self.service.opener.open
 
-        def breaking(request: Request, on_news: Callable[[Exchange], None] | None, meter: Any) -> Exchange | Response:
-            exchange = opening(request, on_news, meter)
-            assert isinstance(exchange, Exchange), exchange
+        def breaking(
+            request: Request, on_news: Callable[[Exchange], None] | None, *, batched: bool = False
+        ) -> Exchange:
+            exchange = opening(request, on_news, batched=batched)
             if not self.opened:
                 broken: Any = Broken(exchange.call.reply, at, cannot_tell=cannot_tell)
                 exchange.call = type(exchange.call)(exchange.call.generations, broken, exchange.call.dialect)
@@ -204,8 +208,14 @@ async def test_on_the_local_server(tmp_path: Path) -> None:
 
 def test_in_a_dynamic_batch(tmp_path: Path) -> None:
     made = Place(tmp_path, 1, rolling_batch="disable")
-    made.engine.submit_then = [Started(1), Delta(0, "ab", finish=END)]
-    broken, other = PlainBatch(made.service).answers([asked(), asked()])
+    answers: Future[list[Whole]] = Future()
+    batch = PlainBatch(made.service)
+    host = threading.Thread(target=lambda: answers.set_result(batch.answers([asked(), asked()])), daemon=True)
+    host.start()
+    while len(made.engine.sinks) < 2:
+        time.sleep(0.001)
+    made.answer(0, 1)
+    broken, other = answers.result(30)
     assert isinstance(broken, Whole)
     assert b"a fault" in broken.body
     assert other.body == b'{"generated_text":"ab"}'

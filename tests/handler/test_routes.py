@@ -15,7 +15,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from ..kit.api.handler import Exchange, Service, application, attributes_of, started_service
-from ..kit.api.types import Delta, Finish, Request, Response, Started
+from ..kit.api.types import Delta, Finish, Request, Started
 from ..kit.paths import USER_CODE
 from ..kit.user_code.engine import ScriptedEngine
 
@@ -48,9 +48,6 @@ def opened(service: Service, attributes: str, body: Any = None) -> tuple[int, An
         b"" if body is None else json.dumps(body).encode(), attributes=attributes_of([(CUSTOM, attributes)])
     )
     found = service.open(request)
-    if isinstance(found, Response):
-        return found.status, json.loads(found.body)
-    assert isinstance(found, Exchange)
     until = time.monotonic() + 10
     while not found.finished and time.monotonic() < until:
         time.sleep(0.005)

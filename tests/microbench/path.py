@@ -155,7 +155,7 @@ class TokenPath:
                 self._add("output", cpu() - called)
                 first.append(frames[0].data)
                 items = [item for item, frame in zip(items, frames, strict=True) if not frame.last]
-                if not items or not any(entry.exchange.records for entry in self.rolling._open if entry.exchange):
+                if not items or not any(entry.exchange.records for entry in self.rolling._open):
                     break
         self._items = items
         return b"".join(first)

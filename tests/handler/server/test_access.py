@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import httpx
@@ -133,10 +134,22 @@ ROUTES: dict[str, tuple[str, Any, Any]] = {
 PAGES = ["/v1/models", "/info", "/metrics", "/openapi.json"]
 
 
-def client(engine: ScriptedEngine) -> httpx.AsyncClient:
-    transport = httpx.ASGITransport(application(started_service(engine), Access("a key", LAPTOP)))
-    headers = {"Authorization": "Bearer a key"}
-    return httpx.AsyncClient(transport=transport, base_url="http://rebound.example:8080", headers=headers)
+@contextlib.asynccontextmanager
+async def served(
+    engine: ScriptedEngine, access: Access, base_url: str, **headers: str
+) -> AsyncIterator[httpx.AsyncClient]:
+    app = application(started_service(engine), access)
+    transport = httpx.ASGITransport(app)
+    async with (
+        app.router.lifespan_context(app),
+        httpx.AsyncClient(transport=transport, base_url=base_url, headers=headers) as http,
+    ):
+        yield http
+
+
+def client(engine: ScriptedEngine) -> contextlib.AbstractAsyncContextManager[httpx.AsyncClient]:
+    access = Access("a key", LAPTOP)
+    return served(engine, access, "http://rebound.example:8080", Authorization="Bearer a key")
 
 
 @pytest.mark.anyio
@@ -203,9 +216,8 @@ KEY = "a key"
 PATHS = ["/invocations", "/v1/chat/completions", "/generate", "/metrics", "/openapi.json"]
 
 
-def keyed(key: str | None) -> httpx.AsyncClient:
-    transport = httpx.ASGITransport(application(started_service(ScriptedEngine()), Access(key)))
-    return httpx.AsyncClient(transport=transport, base_url="http://local")
+def keyed(key: str | None) -> contextlib.AbstractAsyncContextManager[httpx.AsyncClient]:
+    return served(ScriptedEngine(), Access(key), "http://local")
 
 
 @pytest.mark.anyio

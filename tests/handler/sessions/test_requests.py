@@ -20,7 +20,7 @@ from lmi.handler.sessions.requests import Sessions
 
 from ...kit.api.errors import OptionError, SessionError
 from ...kit.api.handler import Service, headers_of, started_service
-from ...kit.api.types import Delta, Finish, Request, Response, Started
+from ...kit.api.types import Delta, Finish, Request, Started
 from ...kit.user_code.engine import ScriptedEngine
 
 HEADER = "x-amzn-sagemaker-session-id"
@@ -59,8 +59,6 @@ class Place:
     def ask(self, body: object, session: str | None = None, **headers: str) -> Answered:
         given = headers if session is None else {**headers, HEADER: session}
         opened = self.service.open(Request(json.dumps(body).encode(), headers=given, request_id=str(uuid.uuid4())))
-        if isinstance(opened, Response):
-            return Answered(opened.status, headers_of(opened), opened.body)
         deadline = time.monotonic() + 30
         while not opened.finished:
             assert time.monotonic() < deadline
@@ -208,7 +206,6 @@ def test_a_custom_attribute_is_the_same(make: Make) -> None:
     place = make()
     attributes = {"X-Amzn-SageMaker-Session-Id": "abc", HEADER: "abc"}
     opened = place.service.open(Request(json.dumps(HELLO).encode(), attributes=attributes))
-    assert not isinstance(opened, Response)
     while not opened.finished:
         time.sleep(0.001)
     assert b"session not found: abc" in opened.take_all()
@@ -302,7 +299,6 @@ def test_close_while_a_request_of_the_session_runs(make: Make) -> None:
     place.engine.submit_then = []
     body = json.dumps(HELLO).encode()
     running = place.service.open(Request(body, headers={HEADER: session}))
-    assert not isinstance(running, Response)
     while not place.engine.sinks:
         time.sleep(0.001)
     assert place.ask(CLOSE, session).status == 200

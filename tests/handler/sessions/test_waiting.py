@@ -18,7 +18,7 @@ import pytest
 
 from ...kit.api.errors import SessionError, TimeLimitError
 from ...kit.api.handler import Exchange, Service, SessionStore, started_service
-from ...kit.api.types import Delta, EngineEvent, Finish, Request, Response, Started
+from ...kit.api.types import Delta, EngineEvent, Finish, Request, Started
 from ...kit.user_code.engine import ScriptedEngine
 
 HEADER = "x-amzn-sagemaker-session-id"
@@ -57,9 +57,7 @@ class Place:
 
     def open(self, body: object, session: str = "", path: str = "") -> Exchange:
         headers = {HEADER: session} if session else {}
-        opened = self.service.open(Request(json.dumps(body).encode(), headers=headers, path=path))
-        assert not isinstance(opened, Response), opened
-        return opened
+        return self.service.open(Request(json.dumps(body).encode(), headers=headers, path=path))
 
     def answer(self, exchange: Exchange) -> bytes:
         until(lambda: exchange.finished)

@@ -317,7 +317,7 @@ def test_a_thread_that_hangs_while_the_engine_goes_on(place: Make) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(workers_module, "MAX_STUCK", 0)
         running = made.open()
-        until(lambda: made.engine.generations and not running._busy)  # type: ignore[attr-defined]
+        until(lambda: made.engine.generations and running._writer == "none")  # type: ignore[attr-defined]
         hung = made.open(HANG)
         hangs()
         made.pass_time(51)
@@ -413,7 +413,7 @@ def test_what_has_yet_to_await_when_it_is_ended_is_cancelled_then() -> None:
     task = workers_module.Task(lambda: workers.run("slow", slow), failures.append)
     workers.submit(task)
     assert inside.wait(TIMEOUT)
-    assert [workers.drop(task), workers.drop(task)] == [True, False]
+    assert [workers.drop(task), workers.drop(task)] == [True, True]
     go.set()
     assert workers.call(lambda: 5).result(TIMEOUT) == 5
     assert (workers.stuck, workers._threads, failures) == (0, 1, [])
@@ -457,7 +457,7 @@ def test_time_while_the_engine_generates(place: Make, body: bytes) -> None:
     made = place(content_filter="hangs:judge", request_timeout="40")
     exchange = made.open(body)
     made.say(0, Started(1), Delta(0, "Hel"))
-    until(lambda: not exchange._busy)  # type: ignore[attr-defined]
+    until(lambda: exchange._writer == "none")  # type: ignore[attr-defined]
     made.pass_time(41)
     failed(exchange, TimeLimitError)
     assert made.engine.running == 0
@@ -469,7 +469,7 @@ def test_time_of_a_request_that_only_its_input_formatter_concerns(place: Make) -
     made = place(input_formatter="hangs:f", request_timeout="40")
     exchange = made.open()
     made.say(0, Started(1), Delta(0, "Hel"))
-    until(lambda: not exchange._busy)  # type: ignore[attr-defined]
+    until(lambda: exchange._writer == "none")  # type: ignore[attr-defined]
     made.pass_time(41)
     failed(exchange, TimeLimitError)
     assert made.engine.running == 0

@@ -21,7 +21,7 @@ from ...kit.adapters import LLAMA, write_adapter
 from ...kit.api.errors import AdapterError
 from ...kit.api.handler import Exchange, Service, Workers, attributes_of, started_service
 from ...kit.api.options import make_settings
-from ...kit.api.types import Delta, Finish, Request, Response, Started
+from ...kit.api.types import Delta, Finish, Request, Started
 from ...kit.registered import llama_dir
 from ...kit.user_code.engine import ScriptedEngine
 from ...kit.user_code.modules import forget, modules_in
@@ -78,7 +78,7 @@ class Place:
 
     def open(
         self, body: Any, headers: dict[str, str] | None = None, query: dict[str, str] | None = None, **request: Any
-    ) -> Exchange | Response:
+    ) -> Exchange:
         return self.service.open(
             Request(
                 body if isinstance(body, bytes) else json.dumps(body).encode(),
@@ -106,8 +106,6 @@ class Place:
     ) -> tuple[int, str]:
         """Status and body of what is refused, at once or by user code; `known`: how many were not, before."""
         opened = self.open(body, headers, **request)
-        if isinstance(opened, Response):
-            return opened.status, opened.body.decode()
         until(lambda: opened.finished)
         assert len(self.engine.generations) == known
         return opened.call.reply.status, b"".join(opened.records).decode()

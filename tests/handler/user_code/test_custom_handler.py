@@ -20,6 +20,7 @@ from ...kit.api.errors import OptionError
 from ...kit.api.handler import (
     Exchange,
     Service,
+    answer_of,
     application,
     attributes_of,
     check_model_dir,
@@ -28,7 +29,7 @@ from ...kit.api.handler import (
     started_service,
 )
 from ...kit.api.options import make_settings
-from ...kit.api.types import Delta, Finish, Request, Response, Started
+from ...kit.api.types import Delta, Finish, Request, Started
 from ...kit.djl import hosting
 from ...kit.registered import llama_dir
 from ...kit.user_code.engine import ScriptedEngine
@@ -433,8 +434,7 @@ return g()
     until(lambda: bool(stream.records))
     cancel = {"requestType": "CANCEL", "request_id": "a" * 20}
     # With no place left, too.
-    answer = service.open(Request(json.dumps(cancel).encode(), request_id="b" * 20))
-    assert isinstance(answer, Response)
+    answer = answer_of(service.open(Request(json.dumps(cancel).encode(), request_id="b" * 20)))
     assert (answer.status, json.loads(answer.body)) == (200, {"result": f"Request {'a' * 20} cancelled"})
     until(lambda: stream.finished)
     assert b"the request was cancelled" in stream.records[-1]

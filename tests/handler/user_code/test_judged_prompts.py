@@ -141,7 +141,7 @@ def test_an_abort_while_it_is_judged(place: Place) -> None:
     exchange.abort()
     assert place.engine.aborted == [0]
     place.guard.go.set()
-    until(lambda: not exchange._busy)  # type: ignore[attr-defined]
+    until(lambda: exchange._writer == "none")  # type: ignore[attr-defined]
     assert place.engine.released == []
     assert place.service.admission.open == 0
 
@@ -179,7 +179,7 @@ def test_time_runs_out_while_it_is_judged(place: Place, seconds: float, kind: ty
 def test_time_runs_out_before_the_engine_has_rendered_it(place: Place) -> None:
     exchange = place.open(CHAT % b"false")
     place.submitted(1)
-    until(lambda: not exchange._busy)  # type: ignore[attr-defined]
+    until(lambda: exchange._writer == "none")  # type: ignore[attr-defined]
     place.service.admission.sweep(time.monotonic() + 41)
     until(lambda: exchange.finished)
     assert isinstance(exchange.failure, TimeLimitError)

@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 
-from ...kit.api.handler import Exchange
-from ...kit.api.types import Delta, Finish, Request, Response, Started
+from ...kit.api.types import Delta, Finish, Request, Started
 from ...kit.djl import hosting
 from ...kit.user_code.service import ScriptedService
 
@@ -109,9 +108,6 @@ class Place:
         attributes = {"X-Amzn-SageMaker-Session-Id": session} if session else {}
         request = Request(json.dumps(body).encode(), headers=headers, attributes=attributes)
         opened = self.scripted.service.open(request)
-        if isinstance(opened, Response):
-            return opened.status, json.loads(opened.body), dict(opened.headers)
-        assert isinstance(opened, Exchange)
         deadline = time.monotonic() + 30
         while not opened.finished:
             assert time.monotonic() < deadline

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from lmi.formatters import Request
+from lmi.formatters import Request, Response
 from lmi.handler.commands.check import check as check_model_dir
 from lmi.handler.commands.cli import main as lmi_command
 from lmi.handler.commands.package import package as package_model
@@ -13,10 +13,10 @@ from lmi.handler.djl import dynamic_batch, frames
 from lmi.handler.djl.async_mode import AsyncBatcher
 from lmi.handler.djl.dynamic_batch import PlainBatch, Whole
 from lmi.handler.djl.frames import NOTHING as NO_FRAME
-from lmi.handler.djl.frames import Frame, frame_of_exchange, frames_of_response
+from lmi.handler.djl.frames import Frame, frame_of_exchange, frame_of_response
 from lmi.handler.djl.metrics_log import Reporter
 from lmi.handler.djl.rolling_batch import RollingBatch
-from lmi.handler.exchange import Exchange
+from lmi.handler.exchange import Exchange, State
 from lmi.handler.headers import ATTRIBUTES_HEADER, attributes_of, headers_of, request_id_of
 from lmi.handler.response_store import keep
 from lmi.handler.secure_mode import SecureMode
@@ -62,10 +62,12 @@ __all__ = [
     "SecureMode",
     "Service",
     "SessionStore",
+    "State",
     "Watch",
     "Whole",
     "Workers",
     "allowed_names",
+    "answer_of",
     "application",
     "attributes_of",
     "check_model_dir",
@@ -73,7 +75,7 @@ __all__ = [
     "djl_request_of",
     "djl_worker",
     "frame_of_exchange",
-    "frames_of_response",
+    "frame_of_response",
     "headers_of",
     "input_of",
     "keep",
@@ -96,6 +98,15 @@ def started_service(engine: Engine, directory: Path | None = None, /, **options:
     service = Service(make_settings(directory, **options), engine, given=options)
     service.start()
     return service
+
+
+def answer_of(exchange: Exchange) -> Response:
+    """The answer of one that has ended, whole; it is taken."""
+    assert exchange.finished
+    reply = exchange.call.reply
+    return Response(
+        exchange.take_all(), reply.status, reply.content_type, reply.headers, reply.failure, exchange.call.dialect
+    )
 
 
 def djl_request_of(inputs: Any) -> Request:

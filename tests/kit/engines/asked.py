@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..api.handler import Exchange, Service
 from ..api.options import make_settings
-from ..api.types import Request, Response
+from ..api.types import Request
 from .start import own_process
 
 if TYPE_CHECKING:
@@ -74,15 +74,13 @@ class Asked:
         """Ends the engine."""
         self.service.close()
 
-    def open(self, body: object, *, path: str = "", headers: Mapping[str, str] | None = None) -> Exchange | Response:
+    def open(self, body: object, *, path: str = "", headers: Mapping[str, str] | None = None) -> Exchange:
         """Begins a request."""
         sent = Request(body=json.dumps(body).encode(), path=path, headers=dict(headers or {}))
         return self.service.open(sent)
 
-    def wait(self, opened: Exchange | Response) -> Answer:
+    def wait(self, opened: Exchange) -> Answer:
         """The answer to a request that has been begun."""
-        if isinstance(opened, Response):
-            return Answer(opened.status, opened.body)
         deadline = time.monotonic() + LIMIT_S
         while not opened.finished:
             assert time.monotonic() < deadline, "the request has not ended"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from lmi.formatters import Request, Response
+from lmi.formatters import Request
 from lmi.handler.exchange import Exchange
 
 from ..api.handler import started_service
@@ -29,6 +29,4 @@ class ScriptedService:
         self, body: bytes = HI, headers: Mapping[str, str] | None = None, attributes: Mapping[str, str] | None = None
     ) -> Exchange:
         """What a request has become, which must not have been refused at once."""
-        opened = self.service.open(Request(body, headers=headers or {}, attributes=attributes or {}))
-        assert not isinstance(opened, Response)
-        return opened
+        return self.service.open(Request(body, headers=headers or {}, attributes=attributes or {}))

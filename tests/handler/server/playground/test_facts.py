@@ -71,7 +71,7 @@ def test_every_example_is_understood_here_and_on_an_endpoint(options: dict[str, 
             there = Request(body, attributes=pairs(attributes))
             dialects = []
             for request in (here, there):
-                made = receive(routed(request)[0], settings)
+                made = receive(routed(request), settings)
                 assert isinstance(made, ParsedRequest), (one["title"], made)
                 assert made.streamed is (more.get("stream") is True or path == one["stream_path"])
                 dialects.append(made.dialect)
