@@ -222,7 +222,7 @@ def _hosts(settings: Settings) -> Iterator[str]:
 
 def _arguments(settings: Settings, *, here: bool) -> list[str]:
     if is_users(settings.backend):
-        return [_users_engine(settings)]
+        return [_users_engine(settings) if here else f"engine {settings.backend}: your own, not checked"]
     return _of_vllm(settings, here=here)
 
 
