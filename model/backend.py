@@ -19,7 +19,17 @@ from .generation import Generation
 from .media.images import Image
 from .options import Settings
 
-__all__ = ["BACKENDS", "AsyncBackend", "Backend", "BackendBase", "limits", "load_backend", "start_part", "tokenized", "users_backend"]
+__all__ = [
+    "BACKENDS",
+    "AsyncBackend",
+    "Backend",
+    "BackendBase",
+    "limits",
+    "load_backend",
+    "start_part",
+    "tokenized",
+    "users_backend",
+]
 
 
 class BackendBase(Protocol):
@@ -141,7 +151,9 @@ def users_backend(settings: Settings) -> Callable[[Settings], Any]:
 def _users_backend(settings: Settings) -> Backend | AsyncBackend:
     backend = users_backend(settings)(settings)
     if settings.content_filter and not hasattr(backend, "prompt_text"):
-        message = f"option.content_filter: {settings.backend} has no prompt_text, which gives the filter the prompts to judge"
+        message = (
+            f"option.content_filter: {settings.backend} has no prompt_text, which gives the filter the prompts to judge"
+        )
         raise OptionError(message, "content_filter")
     return cast("Backend | AsyncBackend", backend)
 

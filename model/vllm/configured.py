@@ -1,6 +1,7 @@
 """What of a start needs no weights, in one place: a start does it first, and `lmi check` does nothing else.
 
-    Settings --make_core--> vLLM's configuration, tokenizer --configured--> templates, parsers --start--> the core is up
+Settings --make_core--> vLLM's configuration, tokenizer --ChatRenderer--> templates, parsers --> Configured
+Configured --start.py--> the core is up
 """
 
 from __future__ import annotations
