@@ -76,7 +76,7 @@ def code_lines(settings: Settings, secure: SecureMode | None) -> list[str]:
             if secure is not None:
                 secure.check_adapter(path)
             load_adapter_code(settings, workers, name, path)
-        except AdapterForbiddenError:
+        except AdapterForbiddenError:  # noqa: PERF203 - each by itself
             continue
         except AdapterError as error:
             if of_container(error):

@@ -1,5 +1,5 @@
-"""Configurations, wrong and right, for `lmi check` and for a start: each option by its kind, and what goes wrong between
-options, models and machines.
+"""Configurations, wrong and right, for `lmi check` and for a start: each option by its kind, and what goes wrong
+between options, models and machines.
 """
 
 from __future__ import annotations
@@ -143,7 +143,9 @@ BETWEEN = {
     "a template that is none": Case({"chat_template": "{% for x in messages %}"}, "chat_template"),
     "a template that is not there": Case({"chat_template": "nosuch.jinja"}, "chat_template"),
     "a template": Case({"chat_template": "{{ messages[0].content }}"}),
-    "a variable of nobody's": Case({"default_chat_template_kwargs": '{"tokenize": true}'}, "default_chat_template_kwargs"),
+    "a variable of nobody's": Case(
+        {"default_chat_template_kwargs": '{"tokenize": true}'}, "default_chat_template_kwargs"
+    ),
     "guides by nobody": Case({"structured_outputs_config": '{"backend": "nosuch"}'}, "structured_outputs_config"),
     "guides": Case({"structured_outputs_config": '{"backend": "guidance"}'}),
     # Caches.
@@ -169,11 +171,17 @@ BETWEEN = {
     "code of an adapter": Case(LORA, None, coded("")),
     "a cache of adapters": Case({**LORA, "lora_cache_dir": "nosuch"}, "lora_cache_dir"),
     "a type of adapters": Case({**LORA, "lora_dtype": "float64"}, "lora_dtype"),
-    "adapters of images of a model without": Case({**LORA, "default_mm_loras": '{"image": "a"}'}, "adapters"),
-    "drafts, adapters, a small step": Case({**LORA, **NGRAM, "max_num_batched_tokens": "512"}, "max_rolling_batch_prefill_tokens"),
+    "adapters of images of a model without": Case(
+        {**LORA, "default_mm_loras": '{"image": "a"}'}, "adapters"
+    ),
+    "drafts, adapters, a small step": Case(
+        {**LORA, **NGRAM, "max_num_batched_tokens": "512"}, "max_rolling_batch_prefill_tokens"
+    ),
     # What vLLM alone knows.
     "images of a model without": Case({"limit_mm_per_prompt": '{"image": 1}'}),
-    "an architecture by hf_overrides": Case({"hf_overrides": '{"architectures": ["NosuchForCausalLM"]}'}, "hf_overrides"),
+    "an architecture by hf_overrides": Case(
+        {"hf_overrides": '{"architectures": ["NosuchForCausalLM"]}'}, "hf_overrides"
+    ),
     "a mode of compilation": Case({"compilation_config": '{"mode": 9}'}, "compilation_config"),
     "a backend of attention": Case({"attention_backend": "nosuch"}, "attention_backend"),
     "an argument that is no more": Case({"num_scheduler_steps": "4"}, "num_scheduler_steps"),

@@ -1,9 +1,9 @@
 """What `lmi check` refuses, and what a start refuses before it reads weights, on devices that this machine does not
 have: `python -m tests.kit.devices.refusals DEVICE < CASES`.
 
-CASES is a list in JSON of objects with `name`, `directory` (a model directory), `options` and `environment`; one without
-a name stands for a case of each argument of vLLM's that is no option, whose value is nonsense. Prints a line of JSON for
-each: its name, then what check says and what the start says, each the option and the message, or null.
+CASES is a list in JSON of objects with `name`, `directory` (a model directory), `options` and `environment`; one
+without a name stands for a case of each argument of vLLM's that is no option, whose value is nonsense. Prints a line of
+JSON for each: its name, then what check says and what the start says, each the option and the message, or null.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def _served(directory: Path, options: Mapping[str, str], environment: Mapping[st
                 asyncio.run(load(settings))
         except ReachedError:
             return
-        except Exception as error:  # noqa: BLE001 - told
+        except Exception as error:
             raise start_error(error, settings) from error
 
     class Unloaded(EngineClient):
