@@ -1,6 +1,7 @@
 """The dialects in which requests come, and what turns a request into generations and events into its answer.
 
-base.py            what a dialect is made of: Request, Dialect, ParsedRequest, ResponseEncoder, Route, OpenApi
+base.py            what a dialect is made of: Request, Dialect, ParsedRequest, ResponseEncoder
+routes.py          its paths: Route, OpenApi, Way, which base.py has too
 records.py         values as the bytes of an answer, which base.py has too
 table.py           DIALECTS, the table of ours
 adapters.py        which adapter a request names
@@ -37,8 +38,8 @@ from .adapters import NO_ADAPTERS, AdapterNames, NotReadyError, named_by_request
 from .base import FORMER_NAMES, Dialect, ParsedRequest, Request, Response, Route
 from .coding import decoded, is_encoded
 from .common.body_size import LARGE
-from .common.json_body import ends_of
-from .control import CANCEL, KIND, NO_CONTROL, Control, control_of
+from .common.json_body import control_of, ends_of
+from .control import CANCEL, KIND, NO_CONTROL, Control
 from .detection import Hooks, check_dialect, detect, explicit_dialect, read_body, receive, refusal
 from .routing import misrouted, route_of, routed
 from .sessions import SESSION_HEADER, Session

@@ -9,12 +9,11 @@ hand.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ..model.engine import EngineInfo
-from ..model.errors import LmiError, RequestError
+from ..model.errors import LmiError
 from ..model.events import Event
 from ..model.former_names import former_names
 from ..model.generation import Generation
@@ -22,9 +21,11 @@ from ..model.options import Settings
 from .client_fields import ClientFields
 from .records import JSON, JSON_LINES, SSE, encode, event_record, line_record, named_record
 from .response_store import ResponseStore
-from .sessions import Session
+from .routes import UNDESCRIBED, JsonSchema, OpenApi, Page, Route, Way, variable_part
+from .sessions import SESSION_HEADER, Session
 
 __all__ = [
+    "ATTRIBUTES_HEADER",
     "INVOCATIONS",
     "JSON",
     "JSON_LINES",
@@ -41,10 +42,13 @@ __all__ = [
     "Response",
     "ResponseEncoder",
     "Route",
+    "Way",
+    "attributes_of",
     "encode",
     "event_record",
     "line_record",
     "named_record",
+    "named_session",
     "own_response",
     "variable_part",
 ]
@@ -78,20 +82,35 @@ class Request:
     """Where it leads (routing.py, `routed`); None: nobody has looked yet."""
 
 
-@dataclass(frozen=True, slots=True)
-class Way:
-    """Where a request leads by its path, or by the route that it names."""
+ATTRIBUTES_HEADER = "x-amzn-sagemaker-custom-attributes"
+"""What `invoke_endpoint(CustomAttributes=...)` sends, in lower case."""
 
-    dialect: Dialect | None = None
-    route: Route | None = None
-    """The dialect's; both are None where the body says which dialect it is."""
-    error: RequestError | None = None
-    """Why it leads nowhere: it names a route that is not there."""
 
-    @property
-    def page(self) -> Page | None:
-        """What answers it without the engine."""
-        return self.route.page if self.route else None
+def attributes_of(headers: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """A request's attributes: its headers, and the pairs `k=v;k=v` of its custom attributes, by name and by lower-case
+    name. What comes later goes first.
+
+    That is what DJL Serving makes of headers (RequestParser.parseRequest, 0.36): properties, of which no handler can
+    tell any more how they came. What is no pair is left out.
+    """
+    attributes: dict[str, str] = {}
+    for header, text in headers:
+        if header.lower() == ATTRIBUTES_HEADER:
+            pairs = (pair.partition("=") for pair in text.split(";"))
+            found = {name.strip(): value.strip() for name, separator, value in pairs if separator}
+        else:
+            found = {header: text}
+        attributes |= found
+        attributes |= {name.lower(): value for name, value in found.items()}
+    return attributes
+
+
+def named_session(request: Request) -> str:
+    """What the session header says, or empty; a custom attribute is the same, as behind DJL Serving."""
+    return request.attributes.get(_SESSION) or request.headers.get(_SESSION, "")
+
+
+_SESSION = SESSION_HEADER.lower()
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,75 +185,6 @@ class ParsedRequest:
         return any(generation.stream for generation in self.generations) if self.stream is None else self.stream
 
 
-Page = Callable[[Request, Settings, EngineInfo], Response]
-"""Answers a request without the engine: a list of models, say."""
-
-
-JsonSchema = dict[str, Any]
-
-
-def _generates(settings: Settings) -> bool:
-    return not settings.pools
-
-
-@dataclass(frozen=True, slots=True)
-class OpenApi:
-    """What is to be sent and what comes back, as the local server's /openapi.json describes it."""
-
-    summary: str
-    request: Callable[[Settings], JsonSchema] | None = None
-    """The schema of the body; None: there is none."""
-    answers: Mapping[str, tuple[Any, ...]] = field(default_factory=dict[str, "tuple[Any, ...]"])
-    """By content type, what a body or a record of a stream may be: types that msgspec knows, or schemas; none: any."""
-    errors: Mapping[str, tuple[Any, ...]] = field(default_factory=dict[str, "tuple[Any, ...]"])
-    """The same for answers with another status than 200."""
-    headers: Mapping[str, JsonSchema] = field(default_factory=dict[str, JsonSchema])
-    """Headers that have a meaning here, all optional."""
-    serves: Callable[[Settings], bool] = _generates
-    """Whether it is for an endpoint with these settings, where the body decides the dialect."""
-    query: Mapping[str, JsonSchema] = field(default_factory=dict[str, JsonSchema])
-    """Parameters of the query, all optional; with them the body is too."""
-
-
-@dataclass(frozen=True, slots=True)
-class Route:
-    """A path of the local server that is one dialect's own."""
-
-    path: str
-    """It may have a name in braces, which stands for a part that is not empty and may have slashes:
-    `/v1/models/{id}`, `/v1/responses/{id}/cancel`."""
-    methods: tuple[str, ...] = ("POST",)
-    query: str | None = None
-    """Only requests with this query parameter; such routes take precedence over those of the same path without one."""
-    body: str | None = None
-    """The query parameter that carries the body of a GET."""
-    page: Page | None = None
-    described: OpenApi | None = None
-
-    def takes(self, request: Request) -> bool:
-        """Whether the request is on this route."""
-        if not self.has(request.path) or request.method not in self.methods:
-            return False
-        return self.query is None or self.query in request.query
-
-    def has(self, path: str) -> bool:
-        """Whether a path is this route's."""
-        return path == self.path or bool(self.variable and variable_part(self.path, path))
-
-    @property
-    def variable(self) -> bool:
-        """Whether a part of its path varies."""
-        return "{" in self.path
-
-
-def variable_part(pattern: str, path: str) -> str:
-    """What stands in `path` in place of the name in braces of `pattern`, a Route's path; else nothing."""
-    start, _, rest = pattern.partition("{")
-    end = rest.partition("}")[2]
-    there = path.startswith(start) and path.endswith(end) and len(path) > len(start) + len(end)
-    return path[len(start) : len(path) - len(end)] if there else ""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Dialect:
     """A dialect: how its requests are known, read and refused. All of ours are in table.py."""
@@ -287,10 +237,6 @@ class DialectShape(Protocol):
     def refuse(self, error: LmiError, payload: Payload | None, request: Request, settings: Settings) -> Response:
         """The response to a request that `parse` refused, or that could not be read (`payload` is None then)."""
         ...
-
-
-UNDESCRIBED = OpenApi("", lambda _: {"type": "object"}, {JSON: ()}, {JSON: ()})
-"""For a dialect that has no description."""
 
 
 FORMER_NAMES = {

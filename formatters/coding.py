@@ -8,18 +8,26 @@ from __future__ import annotations
 import re
 import zlib
 from dataclasses import replace
+from importlib import import_module
+from typing import Any
 
 from ..model.errors import MediaTypeError, PayloadError, TooLargeError
 from .base import Request
 from .common.body_size import pieces_of
+from .records import JSON_LINES
 
 __all__ = ["check_content_type", "decoded", "is_encoded"]
 
 HEADER = "content-encoding"
-CODINGS = {"gzip": "gzip", "x-gzip": "gzip", "deflate": "deflate"}
+CODINGS = {"gzip": "gzip", "x-gzip": "gzip", "deflate": "deflate", "zstd": "zstd"}
 """By the names that they have in the header."""
 GZIP, ZLIB, BARE = 16 + zlib.MAX_WBITS, zlib.MAX_WBITS, -zlib.MAX_WBITS
 """zlib's numbers for gzip, for deflate as the header means it, and for deflate without a head, as some clients send."""
+MAX_RATIO = 100
+"""How many times as long as it came a body may become, beyond the first SMALL bytes: texts become 3 to 20 times."""
+SMALL = 1 << 20
+MAX_WINDOW = 8 << 20
+"""Bytes that zstd's decoder may have to look back (RFC 9659)."""
 
 
 def check_content_type(request: Request) -> None:
@@ -28,6 +36,8 @@ def check_content_type(request: Request) -> None:
     given = given.strip().lower()
     if given not in READ_AS_JSON and not given.endswith("+json"):
         raise MediaTypeError.of("Content-Type", given, "application/json")
+    if given == JSON_LINES and (lines := request.body.strip().count(b"\n")):
+        raise PayloadError(f"the body: expected one line of {JSON_LINES}, which is a request, got {lines + 1}")
     charset = CHARSET.search(parameters)
     if charset is None or charset[1].lower() in UTF_8:
         return
@@ -38,7 +48,8 @@ def check_content_type(request: Request) -> None:
 
 CHARSET = re.compile(r"\bcharset\s*=\s*\"?([^\s\";]+)\"?", re.IGNORECASE)
 UTF_8 = ("utf-8", "utf8")
-READ_AS_JSON = ("", "application/json", "application/octet-stream", "text/json")
+READ_AS_JSON = ("", "application/json", "application/octet-stream", "text/json", JSON_LINES)
+"""A line alone, as SageMaker's batch transform sends (SplitType=Line), is a JSON object."""
 
 
 def is_encoded(request: Request) -> bool:
@@ -50,20 +61,34 @@ def decoded(request: Request, max_bytes: int) -> Request:
     """The request with its body decoded, and without the header.
 
     Raises MediaTypeError for another coding, and for several; PayloadError for a body that is not what the header says;
-    TooLargeError where more than `max_bytes` would come of it, of which no more are held than that.
+    TooLargeError where more than `max_bytes` would come of it, or MAX_RATIO times as much as came, of which no more are
+    held than that.
     """
     if not is_encoded(request):
         return request
     given = request.headers[HEADER]
     coding = CODINGS.get(given.strip().lower())
-    if coding is None:
-        raise MediaTypeError.of("Content-Encoding", given, "gzip or deflate")
+    zstd = _zstandard() if coding == "zstd" else None
+    if coding is None or (coding == "zstd" and zstd is None):
+        expected = "gzip or deflate" if _zstandard() is None else "gzip, deflate or zstd"
+        raise MediaTypeError.of("Content-Encoding", given, expected)
+    body = request.body
+    most = max(SMALL, MAX_RATIO * len(body))
+    try:
+        read = _unpacked(zstd, body, min(max_bytes, most)) if zstd else _inflated(body, coding, min(max_bytes, most))
+    except _TooLongError:
+        limit = f"{max_bytes} bytes" if max_bytes <= most else f"{MAX_RATIO} times its {len(body)} bytes"
+        raise TooLargeError(f"the body: expected at most {limit} once it is decoded, got more") from None
     return replace(
         request,
-        body=_inflated(request.body, coding, max_bytes),
+        body=read,
         headers={name: value for name, value in request.headers.items() if name != HEADER},
         attributes={name: value for name, value in request.attributes.items() if name.lower() != HEADER},
     )
+
+
+class _TooLongError(Exception):
+    """More would come of a body than may."""
 
 
 def _inflated(body: bytes, coding: str, max_bytes: int) -> bytes:
@@ -78,13 +103,38 @@ def _inflated(body: bytes, coding: str, max_bytes: int) -> bytes:
             raise PayloadError(f"the body is not {coding}: {str(error).rpartition(': ')[2]}") from None
         size += len(part)
         if size > max_bytes:
-            raise TooLargeError(f"the body: expected at most {max_bytes} bytes once it is decoded, got more")
+            raise _TooLongError
         parts.append(part)
     if not decoder.eof:
         raise PayloadError(f"the body is not {coding}: it ends too early")
     if decoder.unused_data:
         raise PayloadError(f"the body is not {coding}: bytes follow its end")
     return b"".join(parts)
+
+
+def _zstandard() -> Any:
+    """The package of that name, which is no dependency; None where it is not there."""
+    try:
+        return import_module("zstandard")
+    except ImportError:
+        return None
+
+
+def _unpacked(zstd: Any, body: bytes, max_bytes: int) -> bytes:
+    """A body in zstd: one frame (RFC 8878)."""
+    decoder = zstd.ZstdDecompressor(max_window_size=MAX_WINDOW)
+    try:
+        size = zstd.frame_content_size(body)
+        if size < 0:
+            # Its head does not say.
+            size = len(decoder.stream_reader(body).read(max_bytes + 1))
+        if size > max_bytes:
+            raise _TooLongError
+        # The reader does not say whether the frame ends, and alone.
+        read: bytes = decoder.decompress(body, max_output_size=size, allow_extra_data=False)
+    except zstd.ZstdError as error:
+        raise PayloadError(f"the body is not zstd: {error}") from None
+    return read
 
 
 def _has_head(body: bytes) -> bool:

@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from ..model.errors import RequestError, UnsupportedError
+from ..model.errors import UnsupportedError
 from ..model.options import Settings
 from .base import Dialect, Payload, Request, Response
-from .common.json_body import read_json
+from .common.json_body import KIND
 
 __all__ = [
     "CANCEL",
@@ -26,18 +26,11 @@ __all__ = [
     "NO_CONTROL",
     "REQUEST_ID",
     "Control",
-    "control_of",
     "is_users",
 ]
 
-KIND = "requestType"
 REQUEST_ID = "request_id"
 NEW_SESSION, CLOSE, CANCEL = KINDS = ("NEW_SESSION", "CLOSE", "CANCEL")
-
-MAX_BYTES = 1024
-"""Of such a body: a longer one is not looked at, so that others cost nothing."""
-MARK = b'"requestType"'
-GENERATING = ("prompt", "inputs", "messages")
 
 
 class Control(Protocol):
@@ -54,19 +47,6 @@ class _None:
 
 
 NO_CONTROL: Control = _None()
-
-
-def control_of(request: Request) -> Payload | None:
-    """The body of such a request, decoded; None for any other."""
-    body = request.body
-    if len(body) > MAX_BYTES or MARK not in body:
-        return None
-    try:
-        payload = read_json(body)
-    except (RequestError, RecursionError):
-        # Whoever reads it next says what is wrong.
-        return None
-    return payload if KIND in payload and not any(name in payload for name in GENERATING) else None
 
 
 def is_users(

@@ -27,13 +27,14 @@ from ..model.errors import (
     UserCodeError,
 )
 from ..model.options import Settings
+from ..model.options.settings import DOES
 from .adapters import NO_ADAPTERS, AdapterNames, NotReadyError, select, take_names, with_adapters, with_name
 from .azure.request import DEPLOYMENT, EXTRAS
 from .base import Dialect, OpenApi, ParsedRequest, Payload, Request, Response, Way, encode
 from .coding import check_content_type, decoded
 from .common.body_size import LARGE
-from .common.json_body import TOO_DEEP, names_in, read_json
-from .control import NO_CONTROL, Control, control_of, is_users
+from .common.json_body import TOO_DEEP, control_of, names_in, read_json
+from .control import NO_CONTROL, Control, is_users
 from .routing import ROUTE, routed, way_of
 from .table import DIALECTS, fallback
 from .tracing import with_trace
@@ -127,7 +128,7 @@ def documents_by_body(settings: Settings, user_dialects: Sequence[Dialect] = ())
 
 def _check_task(call: ParsedRequest, settings: Settings) -> None:
     """A model either generates text, embeds it or scores it, in whatever dialect it is asked; any tells tokens."""
-    does = "embeds" if settings.embeds else "scores" if settings.scores else "generates"
+    does = DOES.get(settings.task, "generates")
     for generation in call.generations:
         if generation.tokenize:
             continue
@@ -197,16 +198,15 @@ def receive(
     client can cause, but NotReadyError where it names an adapter that is being loaded.
     """
     payload: Payload | None = None
-    dialect = fallback(settings)
+    dialect: Dialect | None = None
     try:
         # Before the body is read: an explicit dialect refuses an unreadable body in its own form.
-        explicit = explicit_dialect(request, settings, user_dialects)
-        dialect = explicit or dialect
+        dialect = explicit = explicit_dialect(request, settings, user_dialects)
         _check_query(request, user_dialects)
         asked = control_of(request)
         if asked is not None and not is_users(asked, request, settings, user_dialects, explicit):
             check_content_type(request)
-            return replace(control.answer(asked, request), dialect=dialect.name)
+            return replace(control.answer(asked, request), dialect=(dialect or fallback(settings)).name)
         try:
             payload = hooks.read(request)
         except (AdapterError, ModelNotFoundError):
@@ -227,23 +227,26 @@ def receive(
         model = payload.get("model") if dialect.names_model else None
         selected = select(named, model, request, settings, adapters)
         settings = with_name(settings, selected)
-        call = dialect.parse(payload, request, settings)
+        way = way_of(request, user_dialects)
+        parse = (way.dialect is dialect and way.route and way.route.parse) or dialect.parse
+        call = with_adapters(parse(payload, request, settings), selected, adapters)
         _check_task(call, settings)
-        call = with_trace(with_adapters(call, selected, adapters), request, settings)
+        if "traceparent" in request.headers:
+            call = with_trace(call, request, settings)
         call = hooks.ready(call, dialect, payload, request, settings)
         return replace(call, dialect=dialect.name)
     except (RequestError, UserCodeError, AdapterError) as error:
-        return _refused(dialect, error, payload, request, settings)
+        return _refused(dialect or fallback(settings), error, payload, request, settings)
     except NotReadyError:
         raise
     except RecursionError:
         # A body that could just be read may still be too deep for what is done with it, such as its repr in a message.
-        return _refused(dialect, PayloadError(TOO_DEEP), None, request, settings)
+        return _refused(dialect or fallback(settings), PayloadError(TOO_DEEP), None, request, settings)
     except Exception as error:
         # A fault of ours is this request's failure, not its host's: behind DJL its client would wait for ever.
         logger.exception("request %s could not be read", request.request_id)
         failure = GenerationError(f"the request could not be read: {type(error).__name__}")
-        return _refused(dialect, failure, None, request, settings)
+        return _refused(dialect or fallback(settings), failure, None, request, settings)
 
 
 def refusal(error: LmiError, request: Request, settings: Settings) -> Response:

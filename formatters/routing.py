@@ -66,11 +66,16 @@ def routed(request: Request, user_dialects: Sequence[Dialect] = ()) -> Request:
         return request
     given = request.attributes.get(ROUTE)
     if not given:
-        return replace(request, way=Way(*(route_of(request, user_dialects) or ())))
+        found = route_of(request, user_dialects)
+        return replace(request, way=Way(found[0], found[1]) if found else ANY)
     try:
         return _named(given, request, user_dialects)
     except RequestError as error:
         return replace(request, path=INVOCATIONS, way=Way(error=error))
+
+
+ANY = Way()
+"""Any dialect's: the body says which."""
 
 
 def way_of(request: Request, user_dialects: Sequence[Dialect] = ()) -> Way:
@@ -93,7 +98,7 @@ def _named(given: str, request: Request, user_dialects: Sequence[Dialect]) -> Re
     taking = [one for one in taking if not method or method in one[1].methods]
     if path == INVOCATIONS and not taking:
         # Any dialect's, in whichever way the request says it.
-        return replace(request, method="POST", way=Way())
+        return replace(request, method="POST", way=ANY)
     if not taking:
         raise _unknown(given, named, there, user_dialects)
     dialect, route = min(taking, key=_by_query)

@@ -46,6 +46,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from enum import Enum
 from functools import partial
+from time import monotonic
 from typing import cast
 
 from ..formatters import ParsedRequest, Response
@@ -65,6 +66,8 @@ log = logging.getLogger(__name__)
 
 MIN_RECORDS_BETWEEN_CHECKS = 16
 """The fewest records between two looks at how many bytes wait."""
+PATIENCE_S = 5.0
+"""Seconds that more bytes may wait than option.max_unsent_bytes: a fast client takes them meanwhile."""
 
 
 class State(Enum):
@@ -94,9 +97,11 @@ class Exchange:
         "_engine",
         "_lock",
         "_meter",
+        "_newest",
         "_next_check",
         "_notify",
         "_on_news",
+        "_patient_until",
         "_size",
         "_state",
         "_tickets",
@@ -137,6 +142,9 @@ class Exchange:
         """What an answer that is not streamed has come to, see model/text/response_limit.py."""
         self._next_check = 0
         """With how many records that wait their bytes are to be counted."""
+        self._newest: bytes | None = None
+        """The newest record when too many bytes were found to wait; until `_patient_until` they may."""
+        self._patient_until = 0.0
 
     @property
     def state(self) -> State:
@@ -211,7 +219,6 @@ class Exchange:
                 return
             self._state = State.ENDING
         self._deliver(error)
-        self._engine.abort(self._tickets)
         self._notify()
 
     def abort(self) -> None:
@@ -318,21 +325,32 @@ class Exchange:
         log.warning("request %s ended: %s", self.request_id, error)
         return reply.feed(Failed.of(error), prompt)
 
-    def _unsent_error(self) -> LmiError | None:
-        """What to end with if more waits to be sent than may.
+    def _unsent_error(self, patience: float | None = None) -> LmiError | None:
+        """What to end with if more has waited than may, for `patience` seconds (else PATIENCE_S).
 
-        Counted only where as many more of the longest record could reach the limit: rarely, unless a client is slow.
+        What was made since does not count, nor does the first record, the next to be taken. Counted only where as many
+        more of the longest record could reach the limit: rarely, unless a client is slow.
         """
-        sizes = [len(record) for record in self.records.copy()]
-        waiting, limit = sum(sizes), self._admission.max_unsent_bytes
-        if waiting > limit:
-            message = f"{waiting} bytes are waiting for a slow client, expected at most {limit}"
+        if (now := monotonic()) < self._patient_until:
+            return None
+        records = list(self.records.copy())
+        sizes = [len(record) for record in records]
+        waiting, limit = sum(sizes[1:]), self._admission.max_unsent_bytes
+        if waiting <= limit:
+            self._newest = None
+            room = max((limit - waiting) // max(sizes, default=1), MIN_RECORDS_BETWEEN_CHECKS)
+            self._next_check = len(sizes) + min(room, len(sizes) + MIN_RECORDS_BETWEEN_CHECKS)
+            return None
+        patience = PATIENCE_S if patience is None else patience
+        # Where it has been taken meanwhile, so has all before it.
+        count = next((place for place, record in enumerate(records, 1) if record is self._newest), 0)
+        waited = sum(sizes[1:count]) if patience else waiting
+        if waited > limit:
+            message = f"{waited} bytes are waiting for a slow client, expected at most {limit}"
             log.warning("request %s ended: %s", self.request_id, message)
             return SlowReaderError(f"{message} (option.max_unsent_bytes)")
-        room = (limit - waiting) // max(sizes, default=1)
-        self._next_check = len(sizes) + min(
-            max(room, MIN_RECORDS_BETWEEN_CHECKS), len(sizes) + MIN_RECORDS_BETWEEN_CHECKS
-        )
+        self._newest, self._patient_until = records[-1], now + patience
+        self._next_check = 0
         return None
 
     def _failure_records(self, prompt: int, error: LmiError) -> Sequence[bytes]:

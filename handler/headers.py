@@ -4,16 +4,11 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Iterable
 
 from ..formatters import Response
 from ..formatters.base import ResponseEncoder
 
-__all__ = ["ATTRIBUTES_HEADER", "AUTHENTICATE", "REQUEST_ID_HEADER", "attributes_of", "headers_of", "request_id_of"]
-
-ATTRIBUTES_HEADER = "x-amzn-sagemaker-custom-attributes"
-"""What `invoke_endpoint(CustomAttributes=...)` sends, in lower case."""
-
+__all__ = ["AUTHENTICATE", "REQUEST_ID_HEADER", "headers_of", "request_id_of"]
 
 REQUEST_ID_HEADER = "x-request-id"
 
@@ -26,25 +21,6 @@ _REQUEST_ID = re.compile(r"[\w.:/+=@,;~-]{1,128}", re.ASCII)
 def request_id_of(given: str | None) -> str:
     """A request's id: the one that came with it, or a new one where that could not stand in a header and in a log."""
     return given if given and _REQUEST_ID.fullmatch(given) else str(uuid.uuid4())
-
-
-def attributes_of(headers: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """A request's attributes: its headers, and the pairs `k=v;k=v` of its custom attributes, by name and by lower-case
-    name. What comes later goes first.
-
-    That is what DJL Serving makes of headers (RequestParser.parseRequest, 0.36): properties, of which no handler can
-    tell any more how they came. What is no pair is left out.
-    """
-    attributes: dict[str, str] = {}
-    for header, text in headers:
-        if header.lower() == ATTRIBUTES_HEADER:
-            pairs = (pair.partition("=") for pair in text.split(";"))
-            found = {name.strip(): value.strip() for name, separator, value in pairs if separator}
-        else:
-            found = {header: text}
-        attributes |= found
-        attributes |= {name.lower(): value for name, value in found.items()}
-    return attributes
 
 
 def headers_of(reply: ResponseEncoder | Response) -> dict[str, str]:

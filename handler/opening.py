@@ -38,7 +38,7 @@ from ..formatters import (
     refusal,
     routed,
 )
-from ..formatters.base import Way
+from ..formatters.base import Way, named_session
 from ..formatters.response_store import ResponseStore
 from ..model.engine import Engine, EngineInfo
 from ..model.errors import LmiError, RequestError
@@ -48,7 +48,7 @@ from .admission import Admission
 from .control import Controller
 from .exchange import Exchange
 from .response_store import SmallReads, TooLargeHereError
-from .sessions.requests import Receive, Sessions, named_session
+from .sessions.requests import Receive, Sessions
 from .telemetry.metrics import Metrics, RequestStats
 from .threads.deferred import Deferred, Prepared
 from .threads.pool import Workers
@@ -206,8 +206,11 @@ class Opener:
         prepare: Receive = self._receive
         workers = self._reader if large else None
         # What a dialect of the user's may take is for its threads.
-        if (asked is None or service.dialects) and self._runs_user_code(request, later=large or of_session):
-            assert extensions is not None
+        if (
+            extensions is not None
+            and (asked is None or extensions.dialects)
+            and self._runs_user_code(extensions, request, later=large or of_session)
+        ):
             prepare, workers = extensions.receive, extensions.workers
         elif of_session and not large:
             workers = service.sessions.workers if asked is None else service.sessions.changers
@@ -220,13 +223,14 @@ class Opener:
             return _Plan(self._receive, self._reader)
         return _Plan(extensions.receive, extensions.workers)
 
-    def _runs_user_code(self, request: Request, *, later: bool) -> bool:
+    def _runs_user_code(self, extensions: Extensions, request: Request, *, later: bool) -> bool:
         """Whether user code may run for a request; `later`: it is read on another thread.
 
         Then an adapter that it names may be loaded meanwhile, and bring user code.
         """
-        extensions, by_name = self._service.extensions, self._service.settings.adapters.lora_cache_dir is not None
-        return extensions is not None and (extensions.applies_to(request) or (later and by_name))
+        if not extensions.any and extensions.adapters is None:
+            return False
+        return extensions.applies_to(request) or (later and self._service.settings.adapters.lora_cache_dir is not None)
 
     def _in_session(self) -> Callable[[Receive, Request], Prepared | Relayed | Response]:
         """What a Receive makes of a request, with the session that it names."""

@@ -138,17 +138,11 @@ class Engine(Protocol):
         """Ends generations; nothing more comes of them. Unknown tickets are ignored."""
         ...
 
-    def fail(self, tickets: Sequence[int], error: LmiError) -> None:
-        """Ends generations with `error`, which their sinks get as from the engine: never while one of them is running.
-
-        For any thread; does not wait for the engine. Unknown tickets are ignored.
-        """
-        ...
-
     def deliver(self, sink: Sink, event: EngineEvent) -> None:
-        """Delivers `event` to a sink whose generation was not submitted, never while another thread delivers one.
+        """Delivers `event` to a sink that the engine does not tell of it, never while another thread delivers one.
 
-        For requests of several generations, whose sinks feed one reply. For any thread that is in no sink or listener.
+        For what ends a request from outside, and generations that were not submitted. For any thread that is in no sink
+        or listener.
         """
         ...
 

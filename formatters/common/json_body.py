@@ -8,12 +8,12 @@ from typing import cast
 
 import msgspec
 
-from ...model.errors import PayloadError
-from ..base import Payload
+from ...model.errors import PayloadError, RequestError
+from ..base import Payload, Request
 from .body_size import check_body
 from .json_faults import why_unreadable
 
-__all__ = ["TOO_DEEP", "ends_of", "names_in", "read_json"]
+__all__ = ["KIND", "TOO_DEEP", "control_of", "ends_of", "names_in", "read_json"]
 
 _decode = msgspec.json.Decoder().decode
 
@@ -34,6 +34,27 @@ def read_json(body: bytes) -> Payload:
     if not isinstance(value, dict):
         raise PayloadError(f"expected a JSON object, but the body is {JSON_TYPES.get(type(value), 'a number')}")
     return cast(Payload, value)
+
+
+KIND = "requestType"
+"""The field of a request that asks for no generation (formatters/control.py)."""
+MAX_BYTES = 1024
+"""Of such a body: a longer one is not looked at, so that others cost nothing."""
+MARK = b'"requestType"'
+GENERATING = ("prompt", "inputs", "messages")
+
+
+def control_of(request: Request) -> Payload | None:
+    """The body of such a request, decoded; None for any other."""
+    body = request.body
+    if len(body) > MAX_BYTES or MARK not in body:
+        return None
+    try:
+        payload = read_json(body)
+    except (RequestError, RecursionError):
+        # Whoever reads it next says what is wrong.
+        return None
+    return payload if KIND in payload and not any(name in payload for name in GENERATING) else None
 
 
 TOO_DEEP = "the body is nested too deeply"

@@ -41,9 +41,9 @@ TEXT_PATH = "/v1/completions"
 EMBEDDINGS_PATH = "/v1/embeddings"
 
 ROUTES: tuple[Route, ...] = (
-    Route(CHAT_PATH, described=CHAT),
-    Route(TEXT_PATH, described=TEXT),
-    Route(EMBEDDINGS_PATH, described=EMBEDDINGS),
+    Route(CHAT_PATH, parse=openai_chat.parse, described=CHAT),
+    Route(TEXT_PATH, parse=openai_completions.parse, described=TEXT),
+    Route(EMBEDDINGS_PATH, parse=openai_embeddings.parse, described=EMBEDDINGS),
     Route("/v1/models", ("GET",), page=models, described=MODELS),
     Route(MODEL_PATH, ("GET",), page=model, described=MODEL),
     Route("/version", ("GET",), page=version, described=VERSION),
@@ -57,13 +57,7 @@ def matches(payload: Payload, request: Request, settings: Settings) -> bool:
 
 
 def parse(payload: Payload, request: Request, settings: Settings) -> ParsedRequest:
-    """One generation for a conversation, or one for each prompt or input."""
-    if request.path == CHAT_PATH:
-        return openai_chat.parse(payload, request, settings)
-    if request.path == TEXT_PATH:
-        return openai_completions.parse(payload, request, settings)
-    if request.path == EMBEDDINGS_PATH:
-        return openai_embeddings.parse(payload, request, settings)
+    """One generation for a conversation, or one for each prompt or input, by the body."""
     if payload.get("messages") is not None:
         if settings.embeds:
             return openai_embeddings.parse(payload, request, settings)

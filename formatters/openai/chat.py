@@ -16,17 +16,17 @@ from ...model.conversation import Text as TextPart
 from ...model.errors import ParameterError
 from ...model.generation import Conversation, Generation, Sampling
 from ...model.options import Settings
-from ..base import INVOCATIONS, ParsedRequest, Payload, Request
+from ..base import INVOCATIONS, SSE, ParsedRequest, Payload, Request
 from ..client_fields import ClientFields, Paths
 from ..common.fields import Table, paths_of
-from ..common.guides import read_guide
+from ..common.guides import GUIDES, AskedGuide, read_guide
 from ..common.vllm_fields import GENERATION_KEYS
 from ..conversation.template_arguments import read_template_arguments, think
 from ..conversation.tools import ToolUse
-from .chat_reply import chat_encoder
+from .chat_reply import StreamChat, WholeChat
 from .messages import check_ends, read_messages
 from .parameters import CHAT_ROWS, CHAT_TABLE, check_echo, read_streaming, sampling_of
-from .reply import ChatOptions
+from .reply import ChatOptions, Identity
 from .tools import read_tools
 
 __all__ = ["PATHS", "parse", "read_chat"]
@@ -40,10 +40,18 @@ PATHS: Paths = {
 """What a chat's fields are called."""
 
 
+TOOL_FIELDS = frozenset(("tools", "tool_choice", "functions", "function_call"))
+NO_TOOLS = ToolUse()
+NO_GUIDE = AskedGuide()
+
+
 def parse(payload: Payload, request: Request, settings: Settings) -> ParsedRequest:
     """One generation of a conversation; raises RequestError."""
     generation, shape, fields = read_chat(payload, request, settings)
-    reply = chat_encoder(settings.model_name, shape, streams=generation.stream)
+    identity = Identity.new("chatcmpl-", settings.model_name)
+    if not generation.stream:
+        return ParsedRequest((generation,), WholeChat(identity, n=shape.n, shape=shape), fields=fields)
+    reply = StreamChat(identity, n=shape.n, content_type=SSE, shape=shape)
     return ParsedRequest((generation,), reply, fields=fields)
 
 
@@ -56,11 +64,13 @@ def read_chat(
     values = table.given(payload, settings)
     builder = read_messages(values["messages"], settings)
     streams, usage, continuous_usage = read_streaming(values)
-    tools, legacy = read_tools(values)
+    tools, legacy = (NO_TOOLS, False) if TOOL_FIELDS.isdisjoint(values) else read_tools(values)
     conversation = _conversation(builder.messages(), tools, legacy, values, settings)
     logprobs = _logprobs(values)
-    guide = read_guide(values)
-    own = builder.fields | tools.own | guide.own
+    guide = NO_GUIDE if GUIDES.keys().isdisjoint(values) else read_guide(values)
+    own = builder.fields | tools.own
+    if guide.output is not None:
+        own |= guide.own
     if "max_completion_tokens" in values:
         own["sampling.max_tokens"] = "max_completion_tokens"
     sampling = sampling_of(
@@ -113,8 +123,11 @@ def _conversation(
     continues = values.get("continue_final_message", False)
     prompts = values.get("add_generation_prompt", not continues)
     check_ends(continues=continues, prompts=prompts)
-    template_arguments = read_template_arguments(values.get("template_arguments", {}))
-    think(template_arguments, settings, effort=values.get("reasoning_effort"))
+    template_arguments: dict[str, Any] = {}
+    if "template_arguments" in values:
+        template_arguments = read_template_arguments(values["template_arguments"])
+    if "reasoning_effort" in values:
+        think(template_arguments, settings, effort=values["reasoning_effort"])
     if "documents" in values:
         template_arguments.setdefault("documents", values["documents"])
     return Conversation(

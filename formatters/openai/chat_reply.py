@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from msgspec import UNSET
 
 from ...model.events import CallDelta, Delta, Finish
-from ..base import SSE, encode, event_record
+from ..base import encode, event_record
 from ..common.blocks import Growing
 from ..common.encoder import around
 from ..conversation.custom_tools import input_of
@@ -33,17 +33,9 @@ from .bodies import (
     Usage,
 )
 from .logprobs import ChatLogprobs, ShownTokens, TokenLogprob, chat_entries, prompt_logprobs
-from .reply import DONE, FINISH_WORDS, PLAIN, ChatOptions, ChunkEncoder, Identity, OpenAIEncoder
+from .reply import DONE, FINISH_WORDS, PLAIN, ChatOptions, ChunkEncoder, OpenAIEncoder
 
-__all__ = ["StreamChat", "WholeChat", "chat_encoder"]
-
-
-def chat_encoder(model: str, shape: ChatOptions, *, streams: bool) -> OpenAIEncoder:
-    """The reply for a request of this shape."""
-    identity = Identity.new("chatcmpl-", model)
-    if streams:
-        return StreamChat(identity, n=shape.n, content_type=SSE, shape=shape)
-    return WholeChat(identity, n=shape.n, shape=shape)
+__all__ = ["StreamChat", "WholeChat"]
 
 
 @dataclass(slots=True)

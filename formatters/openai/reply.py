@@ -154,7 +154,8 @@ class ChunkEncoder(OpenAIEncoder):
     head: bytes = b""
     tail: bytes = b""
 
-    def __post_init__(self) -> None:
+    def _encode_frame(self) -> None:
+        """Once the first record is made: the engine need not wait for it."""
         head, tail = around(event_record(self._chunk()), b"[]")
         self.head, self.tail = head + b"[", b"]" + tail
 
@@ -165,6 +166,8 @@ class ChunkEncoder(OpenAIEncoder):
     def _record(self, usage: Usage | None, choice: msgspec.Struct) -> bytes:
         """The record of a choice, with the usage so far where chunks have it."""
         if usage is None:
+            if not self.head:
+                self._encode_frame()
             return self.head + encode(choice) + self.tail
         return event_record(self._chunk(usage, choice))
 

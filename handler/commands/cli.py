@@ -186,6 +186,13 @@ def _add_serve(command: argparse.ArgumentParser) -> None:
         help="answer requests to this name (header Host) and of its pages (header Origin); * for any. On a loopback "
         "address, loopback's own names are allowed without it, and on others any name is where none is given",
     )
+    command.add_argument(
+        "--allowed-origin",
+        action="append",
+        default=[],
+        metavar="ORIGIN",
+        help="let pages of this origin of another site (https://app.example) ask and read the answer (CORS); * for any",
+    )
     page = command.add_mutually_exclusive_group()
     page.add_argument("--open", action="store_true", help="open the playground in a browser once it serves")
     page.add_argument(

@@ -33,11 +33,12 @@ def serve(arguments: argparse.Namespace) -> None:
     """Serves a model on this machine."""
     from ...model.options import load_settings
     from ..secure_mode import secure_mode
-    from ..server.access import Access, allowed_names
+    from ..server.access import Access, allowed_names, allowed_origins
     from ..server.sockets import bound_sockets
 
     options = options_of_model(arguments.model_dir) | assignments(arguments.set)
     api_key = required_key(arguments.api_key, os.environ)
+    origins = allowed_origins(arguments.allowed_origin)
     with bound_sockets(arguments.host, arguments.port) as sockets:
         names = allowed_names([sock.getsockname()[0] for sock in sockets], arguments.allowed_host)
         settings = load_settings(arguments.model_dir, environment=os.environ, overrides=options)
@@ -45,7 +46,7 @@ def serve(arguments: argparse.Namespace) -> None:
             secure.check_model(settings, os.environ)
         with showing(settings.model_name, verbose=arguments.verbose) as view:
             given = given_options(arguments.model_dir, options, os.environ)
-            _serve(settings, given, sockets, Access(api_key, names), arguments, view)
+            _serve(settings, given, sockets, Access(api_key, names, origins), arguments, view)
 
 
 def _serve(

@@ -18,8 +18,8 @@ from typing import Any
 from djl_python import Input, Output
 
 from ...formatters import Request
-from ...formatters.base import JSON
-from ..headers import attributes_of, request_id_of
+from ...formatters.base import JSON, attributes_of
+from ..headers import request_id_of
 from .adapters import AdapterCall
 from .call_limit import NextCall
 from .dynamic_batch import Chunks, Whole

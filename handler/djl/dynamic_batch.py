@@ -90,8 +90,19 @@ class PlainBatch:
         self._service.metrics.batch(requests)
         several = len(requests) > 1
         opened = [self._service.open(request, wakeup.notify, batched=several) for request in requests]
-        if not wakeup.wait(lambda: all(exchange.finished for exchange in opened), deadline):
+        taken: dict[Exchange, list[bytes]] = {exchange: [] for exchange in opened}
+
+        def complete() -> bool:
+            """Takes what is there of streams meanwhile, as whoever reads them alone does."""
+            for exchange, records in taken.items():
+                if exchange.call.streamed and exchange.records:
+                    records.append(exchange.take_all())
+            return all(exchange.finished for exchange in opened)
+
+        if not wakeup.wait(complete, deadline):
             self._expire(opened, wakeup, self._late_error())
+        for exchange, records in taken.items():
+            exchange.records.extendleft(reversed(records))
         return [self._whole(exchange, request) for request, exchange in zip(requests, opened, strict=True)]
 
     def _whole(self, exchange: Exchange, request: Request) -> Whole:

@@ -1,4 +1,4 @@
-"""Whom the local server serves: who has the key, and no web page but its own.
+"""Whom the local server serves: who has the key, and no web page but its own and those that are named.
 
     a page whose own name leads to this machine   Host: rebound.example           it could read the response
     a page of another site                        Origin: https://other.example   it could not, but the model would work
@@ -19,22 +19,31 @@ from collections.abc import Mapping, Sequence
 
 from ...model.errors import ForbiddenError, OptionError, RequestError, UnauthorizedError
 
-__all__ = ["Access", "allowed_names"]
+__all__ = ["Access", "allowed_names", "allowed_origins"]
 
 AUTHORITY = re.compile(r"(?:\[(?P<address>[0-9A-Fa-f:.]+)\]|(?P<name>[^][:/@\s]+?)\.?)(?::\d*)?")
 """A name or an address, with or without a port (RFC 3986, 3.2)."""
 WEB = ("http", "https", "null")
 """How origins of web pages begin, those that are not told among them; others' are programs with a browser inside."""
+PORTS = {"http": ":80", "https": ":443"}
+"""Which browsers leave out of an origin."""
+ANY = "*"
 EXPECTED = "localhost, another name of the loopback interface, or what --allowed-host names"
 
 
 class Access:
     """Judges requests by their headers."""
 
-    def __init__(self, key: str | None = None, names: frozenset[str] | None = None) -> None:
-        """`key` is the one that requests need. `names`: allowed beside loopback ones; None: any name is."""
+    def __init__(
+        self, key: str | None = None, names: frozenset[str] | None = None, origins: frozenset[str] = frozenset()
+    ) -> None:
+        """`key` is the one that requests need. `names`: allowed beside loopback ones; None: any name is.
+
+        `origins`: of other sites' pages that may ask and read the answer, or `*` for any.
+        """
         self._keys = None if key is None else _bytes_of(key)
         self._names = names
+        self.origins = origins
 
     @property
     def needs_key(self) -> bool:
@@ -57,8 +66,8 @@ class Access:
         if host is not None and not self._knows(host):
             return ForbiddenError.of("Host", host, EXPECTED)
         scheme, _, authority = origin.partition("://")
-        if scheme in WEB and not self._knows(authority):
-            return ForbiddenError.of("Origin", origin, EXPECTED)
+        if scheme in WEB and not self._knows(authority) and self.origins.isdisjoint((origin, ANY)):
+            return ForbiddenError.of("Origin", origin, f"{EXPECTED}, or --allowed-origin")
         if not origin and headers.get("sec-fetch-site") == "cross-site":
             return ForbiddenError.of("Sec-Fetch-Site", "cross-site", "none, same-origin or same-site")
         return None
@@ -110,6 +119,27 @@ def allowed_names(addresses: Sequence[str], given: Sequence[str]) -> frozenset[s
     if "*" in names or not (names or all(map(_is_loopback, addresses))):
         return None
     return frozenset(names)
+
+
+def allowed_origins(given: Sequence[str]) -> frozenset[str]:
+    """The origins for `Access`, as browsers write them (RFC 6454, 6.2); `given` are the values of `--allowed-origin`.
+
+    Raises OptionError for one that is none.
+    """
+    return frozenset(map(_origin_of, given))
+
+
+def _origin_of(given: str) -> str:
+    scheme, separator, authority = given.lower().partition("://")
+    if given == ANY:
+        return ANY
+    if not separator or not SCHEME.fullmatch(scheme) or not _name_of(authority):
+        expected = "a page's scheme, name and port, as https://app.example:8443, or * for any"
+        raise OptionError(f"--allowed-origin {given}: expected {expected}")
+    return f"{scheme}://{authority.removesuffix(PORTS.get(scheme, '/'))}"
+
+
+SCHEME = re.compile(r"[a-z][a-z0-9+.-]*")
 
 
 def _name_of(authority: str) -> str:

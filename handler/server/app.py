@@ -33,6 +33,8 @@ from typing import Any
 import anyio
 from anyio.lowlevel import checkpoint
 from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect
 from starlette.requests import Request as HttpRequest
 from starlette.responses import JSONResponse
@@ -41,11 +43,11 @@ from starlette.routing import Route as HttpRoute
 from starlette.types import Receive, Scope, Send
 
 from ...formatters import Request, Response, routed
-from ...formatters.base import Way
+from ...formatters.base import Way, attributes_of
 from ...formatters.routing import INVOCATIONS
 from ...model.errors import LmiError, OverloadedError, TimeLimitError, TooLargeError, UnavailableError
 from ..exchange import Exchange
-from ..headers import REQUEST_ID_HEADER, attributes_of, headers_of, request_id_of
+from ..headers import REQUEST_ID_HEADER, headers_of, request_id_of
 from ..service import Service
 from .access import Access
 from .adapters import AdapterRoutes
@@ -53,7 +55,7 @@ from .body_reading import BODIES, DISCARD_TIMEOUT_S, Bodies, EarlyResponse, is_s
 from .cancel import cancel_route
 from .connection import connection_of, in_chunks
 from .openapi import document
-from .paths import dialect_routes
+from .paths import OriginForm, dialect_routes
 from .playground.facts import setup
 from .playground.files import file_routes
 from .prometheus import Exposition
@@ -303,4 +305,13 @@ def application(service: Service, access: Access | None = None, *, playground: b
     if playground and (files := file_routes(access)):
         # Behind the dialects' own: one of the user's may have the path.
         routes += [HttpRoute("/playground/setup.json", server.setup, methods=["GET"], include_in_schema=False), *files]
-    return Starlette(routes=routes, lifespan=server.lifespan)
+    middleware = [Middleware(OriginForm)]
+    if access.origins:
+        # Without credentials: a page has to know the key, no cookie and no password of the browser's stands for it.
+        origins, every = sorted(access.origins), ["*"]
+        middleware.append(Middleware(CORSMiddleware, origins, METHODS, allow_headers=every, expose_headers=every))
+    return Starlette(routes=routes, lifespan=server.lifespan, middleware=middleware)
+
+
+METHODS = ("GET", "POST", "DELETE")
+"""That routes have."""

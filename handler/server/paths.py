@@ -1,18 +1,21 @@
-"""The paths of dialects, as the local server routes them."""
+"""The paths of dialects, as the local server routes them; and targets of requests that are whole URLs."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Sequence
+from urllib.parse import unquote
 
 from starlette.convertors import Convertor, register_url_convertor
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route as HttpRoute
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ...formatters import DIALECTS, Dialect, Route
 from ...formatters.routing import INVOCATIONS
 
-__all__ = ["BY_BODY", "dialect_routes"]
+__all__ = ["BY_BODY", "OriginForm", "dialect_routes"]
 
 BY_BODY = (INVOCATIONS, "/predictions/{name}")
 """Those where the body decides the dialect."""
@@ -48,3 +51,23 @@ def dialect_routes(
 
 def _pattern(route: Route) -> str:
     return route.path.replace("}", ":rest}")
+
+
+class OriginForm:
+    """Takes requests whose target is a whole URL, as proxies are asked (RFC 9112, 3.2.2): its name is the one that the
+    request is for, whatever Host says.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """The application's turn."""
+        if scope["type"] == "http" and not scope["path"].startswith("/") and (found := URL.match(scope["raw_path"])):
+            path = scope["raw_path"][found.end() :] or b"/"
+            headers = [(b"host", found[1]), *(pair for pair in scope["headers"] if pair[0] != b"host")]
+            scope = {**scope, "path": unquote(path.decode("ascii")), "raw_path": path, "headers": headers}
+        await self._app(scope, receive, send)
+
+
+URL = re.compile(rb"https?://([^/]*)", re.IGNORECASE)

@@ -25,7 +25,7 @@ from functools import partial
 from pathlib import Path
 
 from ...formatters import SESSION_HEADER, NotReadyError, Request, Response, control_of, refusal
-from ...formatters.base import ResponseEncoder
+from ...formatters.base import ResponseEncoder, named_session
 from ...formatters.control import NEW_SESSION
 from ...model.errors import GenerationError, LmiError, OptionError, SessionError
 from ...model.events import Event
@@ -40,7 +40,7 @@ from .s3 import Copy, copier
 from .session import StoredSession
 from .store import Store
 
-__all__ = ["Find", "Sessions", "named_session"]
+__all__ = ["Find", "Sessions"]
 
 log = logging.getLogger(__name__)
 
@@ -53,14 +53,6 @@ THREADS = 2
 Receive = Callable[[Request], Prepared | Relayed | Response]
 Find = Callable[[str], StoredSession | None]
 """Gives the session of a header, or None for one that has expired and is served without; raises LmiError."""
-
-
-def named_session(request: Request) -> str:
-    """What the session header says, or empty; a custom attribute is the same, as behind DJL Serving."""
-    return request.attributes.get(HEADER) or request.headers.get(HEADER, "")
-
-
-HEADER = SESSION_HEADER.lower()
 
 
 class Sessions:

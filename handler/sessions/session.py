@@ -60,10 +60,14 @@ class StoredSession:
 
     def get(self, key: str, default: Any = None) -> Any:
         """See Session."""
-        name = file_name(key)
-        for suffix in SUFFIXES:
-            with self._reading(key), contextlib.suppress(FileNotFoundError):
-                return read(self.folder / f"{name}{suffix}")
+        names = [f"{file_name(key)}{suffix}" for suffix in SUFFIXES]
+        there = True
+        while there:
+            for name in names:
+                with self._reading(key), contextlib.suppress(FileNotFoundError):
+                    return read(self.folder / name)
+            # Between two looks it may have become another kind, whose turn was before. A listing has either.
+            there = not set(names).isdisjoint(self._listed())
         self._store.check(self.id)
         return default
 
@@ -144,6 +148,12 @@ class StoredSession:
             for other in SUFFIXES:
                 if other != suffix:
                     ledger.size -= self._unlink(name, other) or 0
+
+    def _listed(self) -> list[str]:
+        try:
+            return [path.name for path in self.folder.iterdir()]
+        except FileNotFoundError:
+            return []
 
     def _size(self, name: str, suffix: str) -> int | None:
         try:

@@ -22,7 +22,7 @@ from typing import Literal
 from ...formatters import Request
 from ...model.errors import LmiError, RequestError
 from ...model.events import Delta, EngineEvent, Finish, FinishReason, Started
-from .request_log import MAX_BODY_CHARACTERS, EndedRequest, RequestLog
+from .request_log import KEPT, EndedRequest, RequestLog, beginning_of
 
 __all__ = ["Histogram", "Metrics", "Outcome", "RequestStats"]
 
@@ -108,7 +108,7 @@ class Metrics:
 
     def open(self, request: Request) -> RequestStats:
         """Begins a request."""
-        return RequestStats(self, request.body if self._log.bodies else b"")
+        return RequestStats(self, beginning_of(request.body) if self._log.bodies else b"")
 
     def batch(self, requests: Sequence[Request]) -> None:
         """Takes note of what the host has put into one dynamic batch."""
@@ -242,9 +242,9 @@ class RequestStats:
     def keep(self, records: list[bytes]) -> None:
         """Takes what is sent, for the log."""
         for record in records:
-            if self._kept > MAX_BODY_CHARACTERS:
+            if self._kept >= KEPT:
                 return
-            self.answer.append(record)
+            self.answer.append(beginning_of(record))
             self._kept += len(record)
 
     def admit(self) -> None:

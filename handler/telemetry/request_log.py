@@ -16,12 +16,14 @@ from ...model.events import FinishReason
 from ...model.log import fault
 from ...model.log_filters import tidy
 
-__all__ = ["MAX_BODY_CHARACTERS", "EndedRequest", "RequestLog"]
+__all__ = ["KEPT", "EndedRequest", "RequestLog", "beginning_of"]
 
 log = logging.getLogger(__name__)
 
 MAX_BODY_CHARACTERS = 2000
 """Characters of a body that are logged."""
+KEPT = 4 * MAX_BODY_CHARACTERS + 1
+"""Bytes that tell these characters, and that there are more: UTF-8 has at most four for one."""
 
 
 class EndedRequest(Protocol):
@@ -90,8 +92,13 @@ class RequestLog:
         return f" body={shown(body)}" if self.bodies else ""
 
 
+def beginning_of(body: bytes) -> bytes:
+    """What is kept of a body for the log, while its request runs: a body may be large."""
+    return body[:KEPT]
+
+
 def shown(body: bytes) -> str:
     """The beginning of a body on one line, as a JSON string."""
-    text = body[: MAX_BODY_CHARACTERS + 1].decode(errors="replace")
-    cut = text[:MAX_BODY_CHARACTERS] + "..." if len(body) > MAX_BODY_CHARACTERS else text
+    text = beginning_of(body).decode(errors="replace")
+    cut = text[:MAX_BODY_CHARACTERS] + "..." if len(text) > MAX_BODY_CHARACTERS else text
     return tidy(json.dumps(cut, ensure_ascii=True))

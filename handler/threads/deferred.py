@@ -104,6 +104,7 @@ class Deferred(Exchange):
 
     def expire(self, error: LmiError) -> None:
         """Ends it with an error: now, or when our own code returns that writes the answer."""
+        free = False
         with self._lock:
             if self._state in OVER:
                 return
@@ -235,7 +236,8 @@ class Deferred(Exchange):
                     self._meter.keep([record])
                 self.begun = True
                 self.records.append(record)
-                if len(self.records) > self._next_check and (excess := self._unsent_error()) is not None:
+                # In a moment such code may make any number of records.
+                if len(self.records) > self._next_check and (excess := self._unsent_error(patience=0)) is not None:
                     self._end(self._failure_records(0, excess))
                 self._wake_host()
                 if self.finished:

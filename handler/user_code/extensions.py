@@ -95,6 +95,8 @@ class Extensions:
         self.filter: ContentFilter | None = None
         self.adapters: CodedAdapters | None = None
         self.control: Control = NO_CONTROL
+        self.any = False
+        """Whether there is user code other than adapters', which may come and go."""
 
     def prepare(self) -> None:
         """Loads what takes long: to be called while the engine starts. Raises OptionError."""
@@ -216,6 +218,7 @@ def load_extensions(settings: Settings, host_formatters: HostFormatters = NO_FOR
     for label, found in entry_points():
         extensions.dialects = (*extensions.dialects, dialect_of(found, label, extensions.workers, extensions.dialects))
     check_dialect(settings, extensions.dialects)
+    extensions.any = bool(extensions.input or extensions.output or extensions.filter or extensions.dialects)
     return extensions
 
 

@@ -85,7 +85,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     max_body_bytes: Annotated[int, Option("Longest body of a request (else 413).", ge=1)] = 16 << 20
     """While it is decoded nothing else runs in the worker: less than a tenth of a second (docs/robustness.md)."""
     max_unsent_bytes: Annotated[int, Option(
-        "Bytes of one response that may wait for a slow client; beyond them the request is ended.", ge=1,
+        "Bytes of one response that may wait for a slow client; the request is ended where more wait for 5 seconds.",
+        ge=1,
     )] = 8 << 20
     max_answer_bytes: Annotated[int, Option(
         "Longest response that is not streamed; beyond it the request is ended. A token that is shown by itself "
@@ -95,6 +96,10 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
         "Seconds from a request's arrival to the end of its response (else 504).", ge=0.001,
     )] = 3600.0
     user_code_timeout: Annotated[float, Option("Seconds that one call of your own code may take.", ge=0.001)] = 60.0
+
+
+DOES = {"embed": "embeds", "rank": "scores", "classify": "scores"}
+"""What a model does by its task, where it generates no text."""
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -269,12 +274,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def embeds(self) -> bool:
         """Whether the model makes vectors of texts, and no text."""
-        return self.task == "embed"
+        return DOES.get(self.task) == "embeds"
 
     @property
     def scores(self) -> bool:
         """Whether the model scores pairs of texts or classifies texts, and generates no text."""
-        return self.task in ("rank", "classify")
+        return DOES.get(self.task) == "scores"
 
     @property
     def pools(self) -> bool:

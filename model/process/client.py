@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from itertools import count
 
 from ..engine import EngineInfo, EngineStats, Listener, Sink
-from ..errors import GenerationError, LmiError, StartError, UnavailableError, error_of_kind
+from ..errors import GenerationError, StartError, UnavailableError, error_of_kind
 from ..events import EngineEvent, Failed
 from ..generation import Generation
 from ..options import Settings
@@ -197,14 +197,6 @@ class EngineClient:
         if running:
             child.abort(running)
 
-    def fail(self, tickets: Sequence[int], error: LmiError) -> None:
-        """Ends generations with `error`. Where there is no engine they have ended already."""
-        child = self._child
-        if child is None:
-            return
-        if ended := self._dispatcher.fail(child, tickets, Failed.of(error)):
-            child.abort(ended)
-
     def deliver(self, sink: Sink, event: EngineEvent) -> None:
         """Delivers `event` to a sink whose generation was not submitted."""
         self._dispatcher.deliver(sink, event)
@@ -261,7 +253,7 @@ class EngineClient:
         self.deaths += not self._closing.is_set()
         level = logging.INFO if self._closing.is_set() else logging.ERROR
         log.log(level, "the engine ended with %d requests in flight: %s", len(child.sinks), cause)
-        self._dispatcher.fail(child, list(child.sinks), Failed.of(UnavailableError(cause.message)))
+        self._dispatcher.fail(child, Failed.of(UnavailableError(cause.message)))
         self.adapters.fail(cause.message)
         self._scrapes.fail()
         child.end()

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Sequence
 
 from ..engine import Listener, Sink
 from ..errors import GenerationError
@@ -52,14 +51,13 @@ class Dispatcher:
             if step.events:
                 self._notify()
 
-    def fail(self, child: EngineChild, numbers: Sequence[int], failed: Failed) -> tuple[int, ...]:
-        """Ends generations with `failed`; those that were still running."""
+    def fail(self, child: EngineChild, failed: Failed) -> None:
+        """Ends whatever runs with `failed`."""
         with self.lock:
-            running = [(number, sink) for number in numbers if (sink := child.sinks.pop(number, None)) is not None]
-            for _, sink in running:
-                self._give(sink, failed)
+            for number in list(child.sinks):
+                if (sink := child.sinks.pop(number, None)) is not None:
+                    self._give(sink, failed)
             self._notify()
-        return tuple(number for number, _ in running)
 
     def deliver(self, sink: Sink, event: EngineEvent) -> None:
         """Delivers `event` to a sink whose generation was not submitted."""

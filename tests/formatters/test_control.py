@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from lmi.formatters.control import MAX_BYTES, control_of
+from lmi.formatters import control_of
 
-from ..kit.api.dialects import DIALECTS, receive
+from ..kit.api.dialects import DIALECTS, json_body, receive
 from ..kit.api.errors import NotFoundError, PayloadError, SessionError
 from ..kit.api.options import typed_settings
 from ..kit.api.types import ParsedRequest, Payload, Request, Response
@@ -51,7 +51,7 @@ class Control:
         ("{}", False),
         ("", False),
         # Nobody writes it so, and who does is told that there are no inputs.
-        (json.dumps({**CLOSE, "x": "y" * MAX_BYTES}), False),
+        (json.dumps({**CLOSE, "x": "y" * json_body.MAX_BYTES}), False),
         ('{"request\\u0054ype": "CLOSE"}', False),
     ],
 )

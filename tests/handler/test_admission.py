@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import json
 import logging
+import threading
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +23,22 @@ from ..kit.api.errors import (
     LmiError,
     OverloadedError,
     ParameterError,
+    SlowReaderError,
     TimeLimitError,
     TooLargeError,
 )
-from ..kit.api.handler import Exchange, RollingBatch, Watch, answer_of, frame_of_response, headers_of, started_service
+from ..kit.api.handler import (
+    Exchange,
+    PlainBatch,
+    RollingBatch,
+    Watch,
+    Whole,
+    answer_of,
+    frame_of_response,
+    headers_of,
+    next_slice,
+    started_service,
+)
 from ..kit.api.types import Delta, Event, Failed, Finish, Generation, Request, Response, Sampling, Started, Token
 from ..kit.user_code.engine import ScriptedEngine
 
@@ -353,8 +366,6 @@ def test_a_request_that_expires_while_it_is_handed_to_the_engine(
 
 
 def test_the_watch(caplog: pytest.LogCaptureFixture) -> None:
-    import threading
-
     looked: list[float] = []
     enough = threading.Event()
 
@@ -383,29 +394,49 @@ def tokens(count: int) -> Delta:
 
 
 def size_of(tmp_path: Path, count: int) -> int:
-    """Of the records of so many tokens."""
+    """Of the records of so many tokens, but for the first one."""
     made = place(tmp_path)
     exchange = made.open(STREAM)
     made.engine.say(0, Started(1), tokens(count))
     assert len(exchange.records) == count
-    return sum(map(len, exchange.records))
+    return sum(map(len, exchange.records)) - len(exchange.records[0])
+
+
+class Clock:
+    """What exchanges take for the time."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 1000.0
+        monkeypatch.setattr("lmi.handler.exchange.monotonic", lambda: self.now)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    return Clock(monkeypatch)
 
 
 @pytest.mark.parametrize(("more", "ended"), [(1, False), (0, False), (-1, True)])
-def test_unread(tmp_path: Path, more: int, ended: bool, caplog: pytest.LogCaptureFixture) -> None:
+def test_unread(tmp_path: Path, clock: Clock, more: int, ended: bool, caplog: pytest.LogCaptureFixture) -> None:
+    """Five seconds after there was too much, and not before."""
     limit = size_of(tmp_path, 40) + more
     made = place(tmp_path, max_unsent_bytes=str(limit))
     exchange = made.open(STREAM, request_id="slow-one")
     made.engine.say(0, Started(1), tokens(40))
-    assert exchange.finished is ended
+    clock.now += 4.9
+    made.engine.say(0, tokens(1))
+    before = exchange.finished
+    clock.now += 0.2
+    made.engine.say(0, tokens(1))
+    assert (before, exchange.finished) == (False, ended)
     assert made.engine.running == (0 if ended else 1)
     if ended:
-        assert len(exchange.records) == 41
-        assert "bytes are waiting for a slow client" in json.loads(exchange.records[-1])["error"]
+        assert len(exchange.records) == 43
+        message = f"{limit + 1} bytes are waiting for a slow client, expected at most {limit}"
+        assert message in json.loads(exchange.records[-1])["error"]
         assert "request slow-one ended" in caplog.text
 
 
-def test_unread_token_by_token_is_noticed_before_long(tmp_path: Path) -> None:
+def test_unread_token_by_token_is_noticed_before_long(tmp_path: Path, clock: Clock) -> None:
     limit = size_of(tmp_path, 1000)
     made = place(tmp_path, max_unsent_bytes=str(limit))
     exchange = made.open(STREAM)
@@ -414,8 +445,93 @@ def test_unread_token_by_token_is_noticed_before_long(tmp_path: Path) -> None:
     while not exchange.finished:
         made.engine.say(0, tokens(1))
         count += 1
+        if count > 1000:
+            clock.now += 0.01
     # Between two looks there are a few records, or none could bring it over the limit.
-    assert 1000 < count <= 1000 + 16 + 1
+    assert 1500 < count <= 1500 + 16 + 2
+
+
+def big(prompt: str = "a") -> Delta:
+    """Far more than may wait, in a record, as the echo of a long prompt with its log-probabilities is."""
+    return Delta(0, prompt * 5000, (Token(1, prompt * 5000, -0.5),))
+
+
+def words(count: int) -> list[list[Event]]:
+    """Steps of a token each."""
+    return [[tokens(1)] for _ in range(count)]
+
+
+Take = Callable[[Exchange], object]
+FAST: dict[str, tuple[list[list[Event]], Take]] = {
+    "one": ([[big()]], lambda exchange: exchange.records.clear()),
+    "nobody had the time": ([[big()], [tokens(1)], [big()], [tokens(9)]], lambda _: None),
+    "several of one step": ([[big(), big(), tokens(5), big()]], lambda exchange: exchange.records.clear()),
+    "a reader of one record a step": (
+        [[big(), big(), big(), big()], *words(9)], lambda exchange: exchange.records.popleft(),
+    ),
+    "a host that sends pieces": (
+        [[big(), big()], *words(20)],
+        lambda exchange: [next_slice(exchange.records) for _ in range(2) if exchange.records],
+    ),
+    "a record that is sent for longer": ([[big()], *words(9)], lambda _: None),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("which", FAST)
+def test_a_fast_reader_is_not_called_slow(
+    tmp_path: Path, clock: Clock, which: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However long a single record is, and however many come at once."""
+    monkeypatch.setattr("lmi.handler.djl.frames.SLICE", 2000)
+    made = place(tmp_path, max_unsent_bytes="4000")
+    exchange = made.open(STREAM)
+    made.engine.say(0, Started(1))
+    steps, take = FAST[which]
+    pause = 1.0 if len(steps) < 9 else 2.0
+    for events in steps:
+        made.engine.say(0, *events)
+        clock.now += pause
+        take(exchange)
+    made.engine.say(0, tokens(1))
+    assert not exchange.finished, exchange.failure
+
+
+@pytest.mark.parametrize("steps", [[[big(), big()]], [[big()], [tokens(200)]], [[tokens(1)], [tokens(500)]]])
+def test_a_reader_that_takes_less_than_comes_is_slow(tmp_path: Path, clock: Clock, steps: list[list[Event]]) -> None:
+    """Though it takes something now and then."""
+    made = place(tmp_path, max_unsent_bytes="4000")
+    exchange = made.open(STREAM)
+    made.engine.say(0, Started(1))
+    for _ in range(40):
+        for events in steps:
+            made.engine.say(0, *events)
+        clock.now += 1
+        if exchange.records:
+            exchange.records.popleft()
+    assert isinstance(exchange.failure, SlowReaderError)
+
+
+def test_streams_in_a_batch_have_no_slow_reader(tmp_path: Path, clock: Clock) -> None:
+    """Java has their answers when all are complete."""
+    made = place(tmp_path, max_unsent_bytes="1000", rolling_batch="disable")
+    answers: list[Whole] = []
+
+    def ask() -> None:
+        answers.extend(PlainBatch(made.service).answers([Request(STREAM)] * 2))
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    while made.engine.running < 2:
+        time.sleep(0.001)
+    for number in range(2):
+        made.engine.say(number, Started(1), tokens(100))
+        for _ in range(5):
+            clock.now += 2
+            made.engine.say(number, tokens(10))
+            time.sleep(0.01)
+        made.engine.say(number, Delta(0, "", finish=END))
+    asking.join(30)
+    assert [(answer.status, answer.body.count(b"outputs")) for answer in answers] == [(200, 150)] * 2
 
 
 def test_who_reads_may_have_any_number_of_bytes(tmp_path: Path) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import codecs
 import gzip
 import json
+import re
+import sys
 import time
 import zlib
 from collections.abc import Callable, Iterator
@@ -12,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import zstandard
 from starlette.testclient import TestClient
 
 from ..kit.api.dialects import LARGE
@@ -47,13 +50,32 @@ def named(body: bytes) -> bytes:
     return plain[:3] + b"\x08" + plain[4:10] + b"body.json\x00" + plain[10:]
 
 
+def zstd(body: bytes) -> bytes:
+    """The head of its frame says how long it is."""
+    return zstandard.ZstdCompressor(write_checksum=True).compress(body)
+
+
+def streamed_zstd(body: bytes) -> bytes:
+    """The head does not say."""
+    encoder = zstandard.ZstdCompressor().compressobj()
+    return encoder.compress(body) + encoder.flush()
+
+
+def far_back(body: bytes) -> bytes:
+    """A frame whose decoder needs more memory than one of a web's has to have (RFC 9659)."""
+    parameters = zstandard.ZstdCompressionParameters.from_level(1, window_log=24)
+    encoder = zstandard.ZstdCompressor(compression_params=parameters).compressobj()
+    return encoder.compress(body) + encoder.flush()
+
+
 SERVED: list[tuple[str, Encode]] = [
     ("gzip", gzip.compress), ("GZip", gzip.compress), ("x-gzip", gzip.compress), ("gzip", named),
-    ("deflate", zlib.compress), ("deflate", bare), ("identity", bytes), ("", bytes),
+    ("deflate", zlib.compress), ("deflate", bare), ("zstd", zstd), ("zstd", streamed_zstd), ("identity", bytes),
+    ("", bytes),
 ]  # fmt: skip
-EXPECTED = "Content-Encoding: expected gzip or deflate, got "
+EXPECTED = "Content-Encoding: expected gzip, deflate or zstd, got "
+RATIO = re.compile(r"at most 100 times its \d+ bytes once it is decoded")
 REFUSED: dict[str, tuple[str, Encode, int, str]] = {
-    "zstd": ("zstd", bytes, 415, f"{EXPECTED}'zstd'"),
     "br": ("br", bytes, 415, f"{EXPECTED}'br'"),
     "unknown": ("rot13", bytes, 415, f"{EXPECTED}'rot13'"),
     "several": ("gzip, deflate", lambda body: zlib.compress(gzip.compress(body)), 415, f"{EXPECTED}'gzip, deflate'"),
@@ -67,6 +89,17 @@ REFUSED: dict[str, tuple[str, Encode, int, str]] = {
     "empty": ("gzip", lambda _: gzip.compress(b""), 400, "the body is empty"),
     "too long": ("gzip", lambda body: gzip.compress(body.ljust(MOST + 1)), 413, "at most 1048576 bytes"),
     "a bomb": ("deflate", lambda _: zlib.compress(bytes(1 << 26)), 413, "at most 1048576 bytes"),
+    "not zstd": ("zstd", bytes, 400, "the body is not zstd: "),
+    "zstd that is cut off": ("zstd", lambda body: zstd(body)[:-1], 400, "the body is not zstd: "),
+    "a stream that is cut off": ("zstd", lambda body: streamed_zstd(body)[:-1], 400, "the body is not zstd: "),
+    "zstd that is changed": ("zstd", lambda body: zstd(body)[:-4] + bytes(4), 400, "the body is not zstd: "),
+    "more behind zstd": ("zstd", lambda body: zstd(body) + b"{}", 400, "the body is not zstd: "),
+    "two frames": ("zstd", lambda body: zstd(body) * 2, 400, "the body is not zstd: "),
+    "far back": ("zstd", far_back, 400, "the body is not zstd: "),
+    "empty zstd": ("zstd", lambda _: zstd(b""), 400, "the body is empty"),
+    "zstd that is too long": ("zstd", lambda body: zstd(body.ljust(MOST + 1)), 413, "at most 1048576 bytes"),
+    "a stream that is too long": ("zstd", lambda body: streamed_zstd(body.ljust(MOST + 1)), 413, "at most 1048576"),
+    "a bomb of zstd": ("zstd", lambda _: streamed_zstd(bytes(1 << 28)), 413, "at most 1048576 bytes"),
 }
 AZURE = "?api-version=2024-05-01-preview"
 ROUTES: dict[str, tuple[str, Any]] = {
@@ -153,6 +186,52 @@ def test_what_asks_something_of_the_server_itself(service: Service) -> None:
             assert (refused.status_code, f"{EXPECTED}'br'" in refused.text) == (415, True)
             bomb = http.post(path, content=gzip.compress(bytes(1 << 20)), headers=headers("gzip"))
             assert (bomb.status_code, "at most 65536 bytes" in bomb.text) == (413, True)
+
+
+@pytest.mark.parametrize(("coding", "encode"), PAIRS)
+def test_a_body_becomes_a_hundred_times_as_long_at_most(tmp_path: Path, coding: str, encode: Encode) -> None:
+    """But for a megabyte, that may come of however few."""
+    service = started_service(ScriptedEngine(), tmp_path, max_body_bytes=str(16 << 20))
+    try:
+        for size, refused in ((1 << 20, False), ((1 << 20) + 1, True), (15 << 20, True)):
+            whole = PlainBatch(service).answer(request(coding, encode(b"{}".ljust(size))))
+            assert isinstance(whole, Whole)
+            assert (whole.status, bool(RATIO.search(whole.body.decode()))) == ((413, True) if refused else (424, False))
+    finally:
+        service.close()
+
+
+def test_zstd_where_nothing_reads_it(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "zstandard", None)
+    with client(service) as http:
+        for coding in ("zstd", "br"):
+            answer = http.post("/v1/chat/completions", content=zstd(b"{}"), headers=headers(coding))
+            expected = f"Content-Encoding: expected gzip or deflate, got '{coding}'"
+            assert (answer.status_code, expected in answer.text) == (415, True)
+
+
+LINES = [
+    (b'{"inputs": "Hi"}', 200, ""), (b'{"inputs": "Hi"}\n', 200, ""), (b'\xef\xbb\xbf{"inputs": "Hi"}\r\n', 200, ""),
+    (b'{"inputs": "Hi"}\n{"inputs": "Hi"}\n', 424, "one line of application/jsonlines, which is a request, got 2"),
+    (b"\n", 424, "the body is empty"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("body", "status", "words"), LINES)
+def test_a_line_of_json_lines_is_json(service: Service, body: bytes, status: int, words: str) -> None:
+    """As SageMaker's batch transform sends each (SplitType=Line), encoded or not, on every host."""
+    kind = "application/jsonlines"
+    with client(service) as http:
+        for content, coding in ((body, ""), (gzip.compress(body), "gzip")):
+            given = {"content-type": kind, "content-encoding": coding}
+            answer = http.post("/invocations", content=content, headers=given)
+            assert (answer.status_code, words in answer.text) == (status, True), answer.text
+    sent = Request(body, headers={"content-type": kind}, attributes={"Content-Type": kind})
+    (frame,) = RollingBatch(service, poll_timeout=30).step([sent])
+    assert (frame.last, frame.failure is None) == (True, status == 200)
+    whole = PlainBatch(service).answer(sent)
+    assert isinstance(whole, Whole)
+    assert (whole.status, words in whole.body.decode()) == (status, True)
 
 
 @pytest.mark.parametrize("route", ROUTES)

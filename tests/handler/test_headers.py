@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lmi.handler.headers import ATTRIBUTES_HEADER, attributes_of
+from ..kit.api.handler import ATTRIBUTES_HEADER, attributes_of
 
 
 @pytest.mark.parametrize(

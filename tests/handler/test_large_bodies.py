@@ -3,6 +3,7 @@ what that is worth."""
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import json
 import threading
@@ -12,11 +13,21 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from ..kit.api.dialects import LARGE, decode_nothing, receive
 from ..kit.api.errors import TimeLimitError
-from ..kit.api.handler import Exchange, PlainBatch, RollingBatch, Service, Whole, answer_of, started_service
+from ..kit.api.handler import (
+    Exchange,
+    PlainBatch,
+    RollingBatch,
+    Service,
+    Whole,
+    answer_of,
+    application,
+    started_service,
+)
 from ..kit.api.types import Delta, Finish, Request, Started
 from ..kit.user_code.engine import ScriptedEngine
 
@@ -190,14 +201,63 @@ def test_one_that_is_not_admitted_is_not_read(service: Service, monkeypatch: pyt
 class Body(bytes):
     """Says when nobody holds it any more."""
 
-    gone = threading.Event()
+    gone: threading.Event | None = None
 
     def __del__(self) -> None:
-        self.gone.set()
+        if self.gone is not None:
+            self.gone.set()
 
 
-def test_a_body_is_not_kept_for_as_long_as_its_answer_takes(service: Service, engine: ScriptedEngine) -> None:
-    exchange = opened(service, Request(Body(body_of(LARGE))))
-    eventually(lambda: engine.generations)
-    assert Body.gone.wait(30)
-    assert not exchange.finished
+def by_the_service(service: Service, request: Request) -> object:
+    return opened(service, request)
+
+
+def in_rolling_batch(service: Service, request: Request) -> object:
+    batch = RollingBatch(service)
+    batch.step([request])
+    return batch
+
+
+def by_the_local_server(service: Service, request: Request) -> object:
+    async def ask() -> None:
+        app = application(service)
+        http = httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://local")
+        async with app.router.lifespan_context(app), http:
+            await http.post("/invocations", content=b"{}", headers={"content-type": "application/json"})
+
+    async def read(*_: object) -> bytes:
+        (body,) = bodies
+        bodies.clear()
+        return body
+
+    bodies = [request.body]
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("lmi.handler.server.app.read_body", read)
+        threading.Thread(target=asyncio.run, args=(ask(),), daemon=True).start()
+        eventually(lambda: not bodies)
+    return None
+
+
+ASKED = [by_the_service, in_rolling_batch, by_the_local_server]
+"""In DJL's other modes djl_python keeps the Input until its call ends."""
+
+
+@pytest.mark.parametrize("size", [LARGE, 20_000], ids=["large", "small"])
+@pytest.mark.parametrize("logged", ["false", "true"])
+@pytest.mark.parametrize("ask", ASKED)
+def test_a_body_is_not_kept_for_as_long_as_its_answer_takes(
+    engine: ScriptedEngine, tmp_path: Path, ask: Callable[[Service, Request], object], logged: str, size: int
+) -> None:
+    """The log has its beginning, the host what an error is to look like."""
+    service = started_service(engine, tmp_path, log_requests=logged)
+    body = Body(body_of(size))
+    body.gone = gone = threading.Event()
+    try:
+        kept = ask(service, Request(body))
+        del body
+        eventually(lambda: engine.generations)
+        assert gone.wait(10)
+        assert service.admission.open
+        del kept
+    finally:
+        service.close()

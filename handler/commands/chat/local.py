@@ -42,6 +42,7 @@ def local_server(model: Path, pairs: Sequence[str]) -> Iterator[tuple[str, str]]
     Others on this machine do not have the key.
     """
     from ....model.options import load_settings
+    from ....model.options.combined import TASK_NAMES
     from ....model.process.client import EngineClient
     from ...secure_mode import secure_mode
     from ...server.sockets import bound_sockets, url_of
@@ -50,8 +51,9 @@ def local_server(model: Path, pairs: Sequence[str]) -> Iterator[tuple[str, str]]
     settings = load_settings(model, environment=os.environ, overrides=options)
     if secure := secure_mode(os.environ):
         secure.check_model(settings, os.environ)
-    if settings.embeds:
-        raise OptionError(f"{model}: expected a model that generates text, found one of {settings.task}", "task")
+    if settings.pools:
+        found = f"option.task={TASK_NAMES[settings.task]}"
+        raise OptionError(f"{model}: expected a model that generates text, found {found}", "task")
     engine = EngineClient(settings)
     key = secrets.token_urlsafe()
     with bound_sockets(HOST, 0) as sockets, showing_apart(settings.model_name) as view, closing(engine):

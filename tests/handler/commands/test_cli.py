@@ -121,13 +121,21 @@ def test_a_key_that_no_header_can_carry(
     )
 
 
-def test_a_host_that_is_no_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("option", "given", "expected"),
+    [
+        ("--allowed-host", "http://a.example", "a name or an address, or * for any"),
+        ("--allowed-origin", "a.example", "a page's scheme, name and port, as https://app.example:8443, or * for any"),
+    ],
+)
+def test_who_is_allowed_and_cannot_be(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], option: str, given: str, expected: str
+) -> None:
     """Told before anything starts."""
     with pytest.raises(SystemExit) as ended:
-        main(["serve", str(tmp_path), "--port", "0", "--allowed-host", "http://a.example"])
+        main(["serve", str(tmp_path), "--port", "0", option, given])
     assert ended.value.code == 1
-    said = "lmi: --allowed-host http://a.example: expected a name or an address, or * for any\n"
-    assert capsys.readouterr().err == said
+    assert capsys.readouterr().err == f"lmi: {option} {given}: expected {expected}\n"
 
 
 def test_an_error_of_the_system_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,7 +13,7 @@ import pytest
 from starlette.routing import Route as HttpRoute
 from starlette.testclient import TestClient
 
-from lmi.handler.server.access import Access, allowed_names
+from lmi.handler.server.access import Access, allowed_names, allowed_origins
 
 from ...kit.api.dialects import DIALECTS
 from ...kit.api.errors import ForbiddenError, OptionError
@@ -306,3 +306,91 @@ def test_a_head_of_a_page_is_its_get(service: Service) -> None:
             assert head.status_code == got.status_code == 200
             assert head.headers["content-length"] == got.headers["content-length"]
             assert head.content == b""
+
+
+# --- CORS: pages of origins that are named ---
+
+APP, OTHER = "https://app.example", "https://other.example"
+ORIGINS = {
+    APP: APP, "HTTPS://App.Example": APP, "https://app.example:443": APP, "http://app.example:80": "http://app.example",
+    "http://10.0.0.7:8080": "http://10.0.0.7:8080", "http://[fd00::7]:80": "http://[fd00::7]",
+    "chrome-extension://abc": "chrome-extension://abc", "*": "*",
+}  # fmt: skip
+NO_ORIGINS = [
+    "",
+    "null",
+    "app.example",
+    "https://",
+    "https://app.example/",
+    "https://a.example,https://b.example",
+    "**",
+]
+
+
+@pytest.mark.parametrize("given", ORIGINS)
+def test_an_origin_is_as_browsers_write_it(given: str) -> None:
+    assert allowed_origins([given]) == {ORIGINS[given]}
+
+
+@pytest.mark.parametrize("given", NO_ORIGINS)
+def test_what_is_no_origin(given: str) -> None:
+    with pytest.raises(OptionError, match=r"--allowed-origin .*: expected a page's scheme, name and port, as https://"):
+        allowed_origins([APP, given])
+
+
+def of_pages(*origins: str) -> contextlib.AbstractAsyncContextManager[httpx.AsyncClient]:
+    """A server with a key, whose address is a loopback one."""
+    return served(ScriptedEngine(), Access(KEY, LAPTOP, allowed_origins(origins)), "http://localhost:8080")
+
+
+MARK = "access-control-allow-origin"
+ASKING: list[tuple[list[str], str, int, str | None]] = [
+    ([APP], APP, 200, APP), ([OTHER, APP], APP, 200, APP), ([APP], OTHER, 403, None), ([], APP, 403, None),
+    (["*"], APP, 200, "*"), ([APP], "https://app.example:8443", 403, None), ([APP], "http://app.example", 403, None),
+    ([APP], "https://app.example.other.example", 403, None), ([APP], "null", 403, None),
+    ([APP], "http://localhost:3000", 200, None),
+]  # fmt: skip
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(("origins", "origin", "status", "told"), ASKING)
+async def test_which_pages_may_read_the_answer(origins: list[str], origin: str, status: int, told: str | None) -> None:
+    """Whatever the answer is; and none with what the browser knows of its user."""
+    async with of_pages(*origins) as http:
+        headers = {"Origin": origin, "Sec-Fetch-Site": "cross-site", "Authorization": f"Bearer {KEY}"}
+        answer = await http.get("/v1/models", headers=headers)
+        assert (answer.status_code, answer.headers.get(MARK)) == (status, told)
+        refused = await http.post("/v1/chat/completions", json={}, headers={**headers, "Authorization": ""})
+        assert (refused.status_code, refused.headers.get(MARK)) == (401 if status == 200 else status, told)
+        for one in (answer, refused):
+            assert "access-control-allow-credentials" not in one.headers
+            # A cache is not to give one page's to another.
+            assert told in (None, "*") or one.headers["vary"] == "Origin"
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/invocations", "/adapters", "/nothing"])
+@pytest.mark.parametrize(("origins", "origin", "_status", "told"), ASKING)
+async def test_what_browsers_ask_before(
+    origins: list[str], origin: str, _status: int, told: str | None, path: str
+) -> None:
+    """A preflight: without the key, which no browser sends there."""
+    async with of_pages(*origins) as http:
+        asked = {
+            "Access-Control-Request-Method": "POST",
+            "Access-Control-Request-Headers": "authorization,content-type",
+        }
+        answer = await http.options(path, headers={"Origin": origin, **asked})
+        assert answer.headers.get(MARK) == told
+        assert (answer.status_code == 200) == (told is not None)
+        if told is not None:
+            assert answer.headers["access-control-allow-headers"] == "authorization,content-type"
+            assert "POST" in answer.headers["access-control-allow-methods"]
+        assert "access-control-allow-credentials" not in answer.headers
+
+
+@pytest.mark.anyio
+async def test_a_page_that_is_named_asks_by_a_name_of_the_server_s() -> None:
+    async with of_pages(APP) as http:
+        headers = {"Origin": APP, "Host": "rebound.example", "Authorization": f"Bearer {KEY}"}
+        assert (await http.get("/v1/models", headers=headers)).status_code == 403

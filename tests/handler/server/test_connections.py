@@ -38,7 +38,8 @@ def running(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
         yield make
 
 
-def test_what_waits_for_a_client_is_bounded(running: Make) -> None:
+def test_what_waits_for_a_client_is_bounded(running: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lmi.handler.exchange.PATIENCE_S", 0.05)
     server = running(max_unsent_bytes="1000000")
     with server.connect() as slow:
         ticket = server.ask(slow, STREAM)
@@ -57,6 +58,21 @@ def test_what_waits_for_a_client_is_bounded(running: Make) -> None:
             data += slow.recv(1 << 20)
     assert data.count(CHUNK.encode()) == said
     assert b'"code":"slow_reader"' in data
+
+
+def test_records_that_are_longer_than_may_wait_reach_a_client_that_reads(running: Make) -> None:
+    """As the echo of a long prompt with its log-probabilities, of several prompts in one step."""
+    server = running(max_unsent_bytes="1000")
+    with server.connect() as fast:
+        fast.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)
+        ticket = server.ask(fast, STREAM)
+        server.engine.say(ticket, Started(1), *(Delta(0, CHUNK) for _ in range(20)))
+        server.engine.say(ticket, *(Delta(0, "y") for _ in range(200)))
+        server.engine.say(ticket, Delta(0, "", finish=Finish("eos", generated_tokens=1)))
+        data = b""
+        while not data.endswith(b"0\r\n\r\n"):
+            data += fast.recv(1 << 20)
+    assert (data.count(CHUNK.encode()), b"slow_reader" in data) == (20, False)
 
 
 @pytest.mark.parametrize("finishes", [False, True])

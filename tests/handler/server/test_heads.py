@@ -237,3 +237,34 @@ def test_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.Lo
     assert server.config.limit_concurrency == most + 1
     assert told == ([raised] if raised else [])
     assert [record.args for record in caplog.records] == ([] if most == 1064 else [(limits[1], most, 1064)])
+
+
+TARGETS: list[tuple[str, str, int]] = [
+    ("http://localhost:8080/v1/models", "localhost", 200), ("HTTP://127.0.0.1/v1/models?a=b", "localhost", 200),
+    ("https://localhost/v1/%6dodels", "rebound.example", 200), ("http://localhost", "localhost", 200),
+    ("http://localhost?a=b", "localhost", 200), ("http://localhost/nothing", "localhost", 404),
+    # The target's name is the one that counts.
+    ("http://rebound.example/v1/models", "localhost", 403), ("http://a@localhost/v1/models", "localhost", 403),
+    ("http:///v1/models", "localhost", 403), ("ftp://localhost/v1/models", "localhost", 404),
+    ("*", "localhost", 404), ("localhost:80", "localhost", 404),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("target", "host", "status"), TARGETS)
+def test_targets_that_are_whole_urls(running: Make, target: str, host: str, status: int) -> None:
+    """As clients ask a proxy, and servers have to take it (RFC 9112, 3.2.2)."""
+    server = running(access=Access(names=frozenset()))
+    with server.connect() as sock:
+        sock.sendall(f"GET {target} HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
+        assert answer(sock)[0] == status
+
+
+def test_a_request_to_a_whole_url_is_served(running: Make) -> None:
+    server = running(access=Access(names=frozenset()))
+    server.engine.submit_then = [Started(1), Delta(0, "Hello", finish=Finish("eos", generated_tokens=1))]
+    body = b'{"inputs": "Hi"}'
+    with server.connect() as sock:
+        for target in (f"http://localhost:{server.port}/invocations", "/invocations"):
+            head = f"POST {target} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n"
+            sock.sendall(head.encode() + body)
+            assert answer(sock)[::2] == (200, b'{"generated_text":"Hello"}')

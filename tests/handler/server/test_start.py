@@ -101,13 +101,15 @@ def test_the_port_is_taken_before_the_engine_starts(begin: Begin) -> None:
 
 def test_any_port_and_whom_it_answers(begin: Begin) -> None:
     """It prints the port that it was given; on loopback it answers to loopback's names and to those it is told."""
-    url = begin("--port", "0", "--allowed-host", "model.example").url()
+    url = begin("--port", "0", "--allowed-host", "model.example", "--allowed-origin", "https://app.example").url()
     with httpx.Client(base_url=url) as http:
         for host, status in {"model.example": 200, "localhost": 200, "rebound.example": 403}.items():
             assert http.get("/v1/models", headers={"Host": host}).status_code == status
         answer = http.post("/v1/chat/completions", json={"messages": []}, headers={"Host": "rebound.example"})
         assert (answer.status_code, answer.json()["error"]["code"]) == (403, "forbidden")
         assert http.get("/ping", headers={"Host": "rebound.example"}).status_code == 200
+        for origin, status in {"https://app.example": 200, "https://other.example": 403}.items():
+            assert http.get("/v1/models", headers={"Origin": origin}).status_code == status
 
 
 def test_the_playground_is_told_of_and_opened(begin: Begin, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

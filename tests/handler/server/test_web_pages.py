@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from lmi.handler.server.access import Access, allowed_names
+from lmi.handler.server.access import Access, allowed_names, allowed_origins
 
 from ...kit.api.types import Delta, Finish, Started
 from ...kit.clients.browser import Browser, program
@@ -87,6 +87,30 @@ def test_a_page_whose_name_leads_to_this_machine(page: Browser, running: Make, n
     else:
         assert (status, body["error"]["code"], server.engine.generations) == (403, "forbidden", [])
         assert body["error"]["param"] == "Host"
+
+
+READ = """
+fetch(%s + "/v1/chat/completions", {
+  method: "POST", headers: {"Content-Type": "application/json", "Authorization": "Bearer a key"}, body: %s,
+}).then(async (answer) => [answer.status, await answer.json(), answer.headers.get("x-request-id")], () => null)
+"""
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_a_page_of_an_origin_that_is_named(page: Browser, running: Make, named: bool) -> None:
+    """It reads the answer, its headers too; others do not, and the model does not work for them."""
+    site = started(running, None)
+    origin = f"http://app.example:{site.port}"
+    server = running(access=Access("a key", LOOPBACK, allowed_origins([origin] if named else ["https://app.example"])))
+    server.engine.submit_then = site.engine.submit_then
+    page.open(f"{origin}/ping")
+    told = page.evaluate(READ % (json.dumps(f"http://localhost:{server.port}"), json.dumps(json.dumps(BODY))))
+    assert len(server.engine.generations) == int(named)
+    if named:
+        status, body, request_id = told
+        assert (status, body["choices"][0]["message"]["content"], bool(request_id)) == (200, "Hello", True)
+    else:
+        assert told is None
 
 
 @pytest.mark.parametrize("name", ["localhost", "127.0.0.1", "a.localhost"])

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from lmi.handler.sessions import session as session_module
 from lmi.handler.sessions.session import StoredSession
 
 from ...kit.api.errors import SessionError
 from ...kit.api.handler import SessionStore as Store
+
+read: Callable[[Path], Any] = vars(session_module)["read"]
 
 
 @pytest.fixture
@@ -107,6 +111,51 @@ def test_the_last_value_counts_whatever_it_is(store: Store, session: StoredSessi
     assert sorted(path.name for path in (store.folder / session.id).iterdir()) == [".session", "key.json"]
     assert (session.remove("key"), session.remove("key")) == (True, False)
     assert session.get("key", 5) == 5
+
+
+KINDS: dict[str, Any] = {".bin": b"bytes", ".npy": np.arange(3), ".json": "text"}
+CHANGES = [
+    (first, [(look, then), *more])
+    for first in KINDS
+    for then in KINDS
+    for look in range(3)
+    for more in ([], [(look + 1, ".bin")], [(look + 2, ".json"), (look + 3, ".npy")])
+]
+"""The kind of a value, and what it becomes before the reader looks at which file."""
+
+
+@pytest.mark.parametrize(("first", "changes"), CHANGES)
+def test_a_value_that_changes_its_kind_is_never_missed(
+    store: Store, session: StoredSession, first: str, changes: list[tuple[int, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither while one reads it nor between two of its looks."""
+    session.put("key", KINDS[first])
+    looks = 0
+
+    def changing(path: Path) -> Any:
+        nonlocal looks
+        for look, kind in changes:
+            if look == looks:
+                again(store, session).put("key", KINDS[kind])
+        looks += 1
+        return read(path)
+
+    monkeypatch.setattr(session_module, "read", changing)
+    found = session.get("key")
+    assert any(np.array_equal(found, KINDS[kind]) for kind in (first, *(kind for _, kind in changes)))
+
+
+def test_a_key_that_is_not_there_is_looked_for_once(session: StoredSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[str] = []
+
+    def read_nothing(path: Path) -> Any:
+        looked.append(path.suffix)
+        return read(path)
+
+    session.put("other", 1)
+    monkeypatch.setattr(session_module, "read", read_nothing)
+    assert session.get("key", 5) == 5
+    assert looked == [*KINDS]
 
 
 KEYS = ["a", ".request_id", "..", "a.json", "a/b", "../../a", "ü" * 100, " ", ".session", "x" * 200]

@@ -528,7 +528,7 @@ def test_to_relay_many_records_that_wait_looks_at_each_a_few_times(place: Callab
 @pytest.mark.parametrize("more", [0, -1])
 def test_relayed_and_unread(place: Callable[..., Place], more: int) -> None:
     made = place({}, max_unsent_bytes=str(5000 + more))
-    exchange = relayed(made, b"x" * 50, 100 - 16 * more)
+    exchange = relayed(made, b"x" * 50, 101 - 16 * more)
     assert (exchange.failure is not None) == (more < 0)
 
 

@@ -23,6 +23,7 @@ from lmi.model.errors import (
     RequestCancelledError,
     RequestError,
     SessionError,
+    SlowReaderError,
     StartError,
     TimeLimitError,
     TooLargeError,
@@ -37,6 +38,6 @@ __all__ = [
     "LmiError", "MediaTypeError", "MemoryShortError", "ModelNotFoundError", "NoSlotError", "NotFoundError",
     "OptionError", "OverloadedError", "ParameterError", "PayloadError", "PreviousResponseError",
     "RequestCancelledError", "RequestError",
-    "SessionError", "StartError", "TimeLimitError", "TooLargeError", "UnauthorizedError", "UnavailableError",
-    "UnsupportedError", "UserCodeError",
+    "SessionError", "SlowReaderError", "StartError", "TimeLimitError", "TooLargeError", "UnauthorizedError",
+    "UnavailableError", "UnsupportedError", "UserCodeError",
 ]  # fmt: skip

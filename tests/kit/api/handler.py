@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from lmi.formatters import Request, Response
+from lmi.formatters.base import ATTRIBUTES_HEADER, attributes_of
 from lmi.handler.commands.check import check as check_model_dir
 from lmi.handler.commands.cli import main as lmi_command
 from lmi.handler.commands.package import package as package_model
@@ -13,11 +14,11 @@ from lmi.handler.djl import dynamic_batch, frames
 from lmi.handler.djl.async_mode import AsyncBatcher
 from lmi.handler.djl.dynamic_batch import PlainBatch, Whole
 from lmi.handler.djl.frames import NOTHING as NO_FRAME
-from lmi.handler.djl.frames import Frame, frame_of_exchange, frame_of_response
+from lmi.handler.djl.frames import Frame, frame_of_exchange, frame_of_response, next_slice
 from lmi.handler.djl.metrics_log import Reporter
 from lmi.handler.djl.rolling_batch import RollingBatch
 from lmi.handler.exchange import Exchange, State
-from lmi.handler.headers import ATTRIBUTES_HEADER, attributes_of, headers_of, request_id_of
+from lmi.handler.headers import headers_of, request_id_of
 from lmi.handler.response_store import keep
 from lmi.handler.secure_mode import SecureMode
 from lmi.handler.server import app
@@ -28,7 +29,8 @@ from lmi.handler.server.streams import AsyncService
 from lmi.handler.service import Service
 from lmi.handler.sessions.store import Store as SessionStore
 from lmi.handler.telemetry.metrics import RequestStats
-from lmi.handler.threads.pool import Workers
+from lmi.handler.threads.deferred import Deferred, Prepared
+from lmi.handler.threads.pool import Task, Workers
 from lmi.handler.threads.sweeper import Watch
 from lmi.handler.user_code.custom_handler import Relayed, RelayedReply
 from lmi.handler.user_code.dialect import dialect_of
@@ -47,6 +49,7 @@ __all__ = [
     "Access",
     "AsyncBatcher",
     "AsyncService",
+    "Deferred",
     "Exchange",
     "Exposition",
     "FormatterResponse",
@@ -54,6 +57,7 @@ __all__ = [
     "Function",
     "InputFormatter",
     "PlainBatch",
+    "Prepared",
     "Relayed",
     "RelayedReply",
     "Reporter",
@@ -63,6 +67,7 @@ __all__ = [
     "Service",
     "SessionStore",
     "State",
+    "Task",
     "Watch",
     "Whole",
     "Workers",
@@ -81,6 +86,7 @@ __all__ = [
     "keep",
     "lmi_command",
     "load_extensions",
+    "next_slice",
     "package_model",
     "request_id_of",
     "response_of",

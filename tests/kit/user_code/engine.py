@@ -98,10 +98,11 @@ class ScriptedEngine:
     def abort(self, tickets: Sequence[int]) -> None:
         self.aborted += [ticket for ticket in tickets if self.sinks.pop(ticket, None) is not None]
 
-    def fail(self, tickets: Sequence[int], error: LmiError) -> None:
-        for ticket in tickets:
+    def die(self, why: str) -> None:
+        """Ends what runs, as an engine's end does."""
+        for ticket in list(self.sinks):
             if sink := self.sinks.pop(ticket, None):
-                sink(Failed.of(error))
+                sink(Failed.of(UnavailableError(why)))
         for listener in self._listeners:
             listener()
 
@@ -118,7 +119,7 @@ class ScriptedEngine:
         return future
 
     def close(self) -> None:
-        self.fail(list(self.sinks), UnavailableError("the server is shutting down"))
+        self.die("the server is shutting down")
 
     def say(self, ticket: int, *events: EngineEvent) -> None:
         """Events of one step; those of a generation that was aborted go nowhere."""
@@ -156,9 +157,6 @@ class TalkingEngine(ScriptedEngine):
         if generation.prompt == self._awaited:
             self._begun.set()
         return ticket
-
-    def fail(self, tickets: Sequence[int], error: LmiError) -> None:
-        self._dispatcher.fail(self._child, tickets, Failed.of(error))
 
     def deliver(self, sink: Sink, event: EngineEvent) -> None:
         self._dispatcher.deliver(sink, event)

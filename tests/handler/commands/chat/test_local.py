@@ -52,8 +52,12 @@ def test_standard_output_is_the_answers(echo: Path) -> None:
     assert "what the engine prints" in done.stderr
 
 
-def test_a_model_that_generates_nothing(echo: Path) -> None:
-    with pytest.raises(OptionError, match="expected a model that generates text"), local_server(echo, ["task=embed"]):
+@pytest.mark.parametrize("task", ["text-embedding", "text-ranking", "text-classification"])
+def test_a_model_that_generates_nothing(echo: Path, task: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No engine is started for it."""
+    monkeypatch.setattr("lmi.handler.commands.chat.local.service_for", lambda *_: pytest.fail("it starts an engine"))
+    expected = f"expected a model that generates text, found option.task={task}"
+    with pytest.raises(OptionError, match=expected), local_server(echo, [f"task={task}"]):
         pass
 
 
