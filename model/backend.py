@@ -19,7 +19,17 @@ from .generation import Generation
 from .media.images import Image
 from .options import Settings
 
-__all__ = ["BACKENDS", "AsyncBackend", "Backend", "BackendBase", "limits", "load_backend", "start_part", "tokenized"]
+__all__ = [
+    "BACKENDS",
+    "AsyncBackend",
+    "Backend",
+    "BackendBase",
+    "limits",
+    "load_backend",
+    "start_part",
+    "tokenized",
+    "users_backend",
+]
 
 
 class BackendBase(Protocol):
@@ -125,19 +135,23 @@ def start_part(settings: Settings) -> EngineInfo:
     return cast("EngineInfo", getattr(importlib.import_module(module), name)(settings))
 
 
-def _users_backend(settings: Settings) -> Backend | AsyncBackend:
+def users_backend(settings: Settings) -> Callable[[Settings], Any]:
+    """What makes the user's own backend; raises OptionError where it is not there."""
     place = settings.backend
     module, _, name = place.partition(":")
     # Ahead, as in DJL's worker.
     if settings.model_dir not in sys.path:
         sys.path.insert(0, settings.model_dir)
     try:
-        make = getattr(importlib.import_module(module), name)
+        return cast("Callable[[Settings], Any]", getattr(importlib.import_module(module), name))
     except (ImportError, AttributeError) as error:
         raise OptionError.of("backend", f"{place!r}: {error}") from error
-    backend = make(settings)
+
+
+def _users_backend(settings: Settings) -> Backend | AsyncBackend:
+    backend = users_backend(settings)(settings)
     if settings.content_filter and not hasattr(backend, "prompt_text"):
-        why = f"{place} has no prompt_text, which gives the filter the prompts to judge"
+        why = f"{settings.backend} has no prompt_text, which gives the filter the prompts to judge"
         raise OptionError.of("content_filter", why)
     return cast("Backend | AsyncBackend", backend)
 

@@ -11,20 +11,20 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import re
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 from ...model.adapters.folder import base_config
-from ...model.errors import Fault, OptionError, refuse
+from ...model.backend import users_backend
+from ...model.errors import Fault, OptionError, SessionError, refuse
 from ...model.options import Settings, load_settings
 from ...model.options.advice.parsers import PARSERS, unknown_parsers
 from ...model.options.combined import is_users
 from ...model.options.environment.reading import naming
 from ...model.options.finding import Finding, fact, note, warning
-from ...model.options.model_dir import check_model
+from ...model.options.model_dir import HEAD, check_model
 from ...model.options.properties import gather
 from ...model.text.chat_template import chat_template
 from ...model.vllm.library.version import VERSIONS, vllm_version
@@ -33,9 +33,11 @@ from ...model.vllm.library.version import warning as version_warning
 from ...model.vllm.pooling.activation import activation_of, leaving_logits
 from ..model_code import entry_point_of
 from ..secure_mode import SecureMode, secure_mode
+from ..sessions.store import check_folder
 from ..user_code.extensions import load_extensions
 from .arguments import options_of_model
-from .checks.adapters import of_adapters, of_forbidden
+from .checks.adapters import of_adapters, of_code, of_forbidden
+from .checks.container import of_container
 from .checks.families import of_families
 from .checks.workers import of_workers
 
@@ -44,9 +46,6 @@ __all__ = ["check"]
 ENTRY_POINT = "lmi.handler"
 
 
-HEAD = "ForSequenceClassification"
-EMBEDDERS = re.compile(r"\w*(?:Bert|BERT|Roberta|MPNet)\w*(?:Model|ForMaskedLM)|(?:Gte|GTE)\w*Model")
-"""Architectures of encoders, by which vLLM generates nothing."""
 DOWNLOADED = ("s3://", "djl://")
 """How a `model_id` begins that DJL Serving downloads; the handler gets the folder (ModelInfo.downloadS3)."""
 
@@ -57,10 +56,12 @@ def check(
     *,
     environment: Mapping[str, str] | None = None,
     files: bool = True,
+    here: bool = True,
 ) -> list[Finding]:
     """What there is to say of `model_dir` with `overrides` over its options.
 
-    Reads the environment as the container does; without `files` neither the model nor adapters are looked for.
+    Reads the environment as the container does; without `files` neither the model nor adapters are looked for, without
+    `here` what depends on this machine is left open: its devices, and packages that vLLM may need.
     Raises OptionError for what start-up would refuse.
     """
     overrides = options_of_model(model_dir) | dict(overrides)
@@ -77,7 +78,7 @@ def check(
             secure.check_variables(settings, environment)
         model = f"model: {given or settings.model_id}, not checked" if downloaded or not files else ""
         workers = list(of_workers(settings, options))
-        return _found(settings, environment, model, secure, workers, adapters=files)
+        return _found(settings, environment, model, secure, workers, adapters=files, here=here and not model)
 
 
 def _found(
@@ -88,12 +89,14 @@ def _found(
     workers: list[Finding],
     *,
     adapters: bool,
+    here: bool,
 ) -> list[Finding]:
     """`model` stands for what the model's files say, where they are not there."""
     own = _own_code(settings)
     entry = _entry_point(settings, environment)
     model = model or check_model(settings)
-    _check_task(settings)
+    _check_activation(settings)
+    _check_sessions(settings)
     mode = f"rolling batch of at most {settings.max_rolling_batch_size}"
     if settings.rolling_batch == "disable":
         mode = "async mode" if settings.async_mode else "dynamic batches"
@@ -109,8 +112,9 @@ def _found(
         *workers,
         *(of_adapters(settings) if adapters else ()),
         *(of_forbidden(settings, secure) if secure and adapters else ()),
+        *(of_code(settings, secure) if adapters else ()),
         *_hosts(settings),
-        *_arguments(settings),
+        *_arguments(settings, here=here),
     ]
 
 
@@ -120,8 +124,7 @@ def _own_code(settings: Settings) -> list[Finding]:
     try:
         extensions = load_extensions(settings)
     except OptionError as error:
-        cause = error.__cause__
-        if not isinstance(cause, ModuleNotFoundError) or (cause.name or "").partition(".")[0] != "djl_python":
+        if not of_container(error):
             raise
         return [note(f"not checked, as it needs djl_python, which only the container has: {error.message}")]
     finally:
@@ -137,24 +140,21 @@ def _own_code(settings: Settings) -> list[Finding]:
     return [fact(f"your own code: {', '.join(kinds)}")] if kinds else []
 
 
-def _check_task(settings: Settings) -> None:
-    """Raises OptionError for a model that generates no text and is to, as LMI's handler finds out itself, and for one
-    that ranks by several classes.
-    """
+def _check_activation(settings: Settings) -> None:
+    """Raises OptionError for a head for classes whose activation is not known."""
     config = base_config(settings) or {}
-    architecture = str((config.get("architectures") or [""])[0])
-    task = "text-embedding" if EMBEDDERS.fullmatch(architecture) else None
-    classes = len(config.get("id2label") or "ab")
-    if architecture.endswith(HEAD):
-        task = "text-ranking" if classes == 1 else "text-classification"
-    if settings.backend.startswith("vllm") and not settings.pools and task is not None:
-        expected = f"{task} with {architecture}, which generates no text"
-        raise OptionError.of("task", expected=expected, given=settings.task, instead=f"option.task={task}")
-    if settings.task == "rank" and task == "text-classification" and "hf_overrides" not in settings.engine_arguments:
-        expected = f"{task} with this model, which has {classes} classes"
-        raise OptionError.of("task", "text-ranking needs one", expected=expected, instead=f"option.task={task}")
-    if settings.scores and architecture.endswith(HEAD):
+    if settings.scores and str((config.get("architectures") or [""])[0]).endswith(HEAD):
         activation_of({**config, **leaving_logits(config, {})})
+
+
+def _check_sessions(settings: Settings) -> None:
+    """Raises OptionError for a folder that sessions cannot be kept in, as their start does."""
+    sessions = settings.sessions
+    if sessions.enable_stateful_sessions and sessions.sessions_path is not None:
+        try:
+            check_folder(Path(settings.model_dir, sessions.sessions_path))
+        except (OSError, SessionError) as error:
+            raise OptionError.of("sessions_path", str(error)) from None
 
 
 def _template(settings: Settings) -> list[Finding]:
@@ -217,13 +217,27 @@ def _hosts(settings: Settings) -> Iterator[Finding]:
         yield fact(f"hosts: {parallel.nnodes}, which meet at {ports}; {this}")
 
 
-def _arguments(settings: Settings) -> list[Finding]:
+def _arguments(settings: Settings, *, here: bool) -> list[Finding]:
     if is_users(settings.backend):
-        return [fact(f"engine {settings.backend}: your own, not checked: it is loaded at start")]
-    return _of_vllm(settings)
+        return [_users_engine(settings) if here else fact(f"engine {settings.backend}: your own, not checked")]
+    return _of_vllm(settings, here=here)
 
 
-def _of_vllm(settings: Settings) -> list[Finding]:
+def _users_engine(settings: Settings) -> Finding:
+    """Raises OptionError for one that is not there; what it imports may be in the container alone."""
+    try:
+        with _importing_from(Path(settings.model_dir)):
+            users_backend(settings)
+    except OptionError as error:
+        cause = error.__cause__
+        missing = cause.name if isinstance(cause, ModuleNotFoundError) else None
+        if missing is None or f"{settings.backend.partition(':')[0]}.".startswith(f"{missing}."):
+            raise
+        return note(f"engine {settings.backend}: not checked, as it needs {missing}, which is not installed here")
+    return fact(f"engine {settings.backend}: your own, not checked: it is loaded at start")
+
+
+def _of_vllm(settings: Settings, *, here: bool) -> list[Finding]:
     if importlib.util.find_spec("vllm") is None:
         if not (settings.pools or settings.tool_parser_plugin or settings.reasoning_parser_plugin):
             refuse(unknown_parsers(settings, PARSERS, f"vLLM's {VERSIONS}"))
@@ -246,7 +260,21 @@ def _of_vllm(settings: Settings) -> list[Finding]:
     ignored = sorted(set(settings.unprefixed) - arguments.keys())
     if ignored:
         found.append(warning(f"unknown, and without `option.`, therefore ignored: {', '.join(ignored)}"))
+    # What is on the hub, only the start fetches.
+    if here and Path(settings.model_id).exists():
+        found += _refused_here(settings)
     return found
+
+
+def _refused_here(settings: Settings) -> list[Finding]:
+    """Raises OptionError for what vLLM refuses of this model on this machine."""
+    from ...model.vllm.configured import refusal, runs_here
+
+    if not runs_here():
+        return [note("not checked whether vLLM takes all that together: it finds no device here")]
+    if refused := refusal(settings):
+        raise refused if isinstance(refused, OptionError) else OptionError(refused.message, refused.param)
+    return []
 
 
 def _shown(arguments: Mapping[str, object]) -> str:

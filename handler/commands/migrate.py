@@ -182,8 +182,9 @@ def _checked(entries: list[Entry], source: Path, directory: Path) -> list[Findin
     while True:
         directory.joinpath(_FILE).write_text("\n".join(_document(source, entries)), "ascii")
         try:
-            # Where they are not here, they are in the container, or on the hub.
-            return check(directory, {}, environment={}, files=(directory / "config.json").is_file())
+            # What is not here is in the container, or on the hub, and so are the devices.
+            files = (directory / "config.json").is_file()
+            return check(directory, {}, environment={}, files=files, here=False)
         except OptionError as error:
             # Others may be right without the first.
             if not any(_mend(entries, fault) for fault in error.faults):

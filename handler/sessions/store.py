@@ -26,7 +26,7 @@ from ...model.errors import SessionError
 from .ledger import Ledger, locked
 from .session import StoredSession
 
-__all__ = ["Store"]
+__all__ = ["Store", "check_folder"]
 
 log = logging.getLogger(__name__)
 
@@ -38,6 +38,17 @@ MAX_PAUSE = 20
 """How many times as long as the last look at all sessions the next one waits, and a second at least."""
 MAX_REMOVED = 1000
 """How many sessions one look removes."""
+
+
+def check_folder(folder: Path) -> None:
+    """Raises what `Store.prepare` raises for a folder, and leaves nothing of it that was not there."""
+    made = [one for one in (folder, *folder.parents) if not one.exists()]
+    try:
+        Store(folder, lifetime=1, max_number=1, max_bytes=0).prepare()
+    finally:
+        for one in made:
+            with contextlib.suppress(OSError):
+                one.rmdir()
 
 
 class Store:

@@ -7,7 +7,9 @@ engine can judge.
 from __future__ import annotations
 
 import json
+import re
 import struct
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -18,12 +20,16 @@ from .advice.parsers import misplaced_parsers
 from .combined import is_users
 from .settings import Settings
 
-__all__ = ["POINTER", "check_model", "tensor_shapes"]
+__all__ = ["HEAD", "POINTER", "check_model", "tensor_shapes"]
 
 _WEIGHTS = ("*.safetensors", "*.bin", "*.pt", "*.pth", "*.gguf")
 _TOKENIZERS = ("tokenizer.json", "tokenizer.model", "tekken.json", "vocab.json", "vocab.txt", "tokenizer_config.json")
 _IN_FILES = {"auto", "hf", "safetensors", "fastsafetensors", "pt", "npcache", "mistral", "bitsandbytes", "gguf"}
 """Values of load_format that read weights from files of these names; others know of other places, or need none."""
+HEAD = "ForSequenceClassification"
+"""How architectures end that have a head for classes."""
+_EMBEDDERS = re.compile(r"\w*(?:Bert|BERT|Roberta|MPNet)\w*(?:Model|ForMaskedLM)|(?:Gte|GTE)\w*Model")
+"""Architectures of encoders, by which vLLM generates nothing."""
 _HEAD = struct.Struct("<Q")
 POINTER = b"version https://git-lfs"
 """How a file begins that stands for one that was not fetched."""
@@ -50,7 +56,27 @@ def check_model(settings: Settings) -> str:
         _weights(path)
     if "tokenizer" not in settings.engine_arguments:
         _tokenizer(path)
+    _check_task(settings, config)
     return f"model: {path}, {', '.join(config.get('architectures') or ['of unknown architecture'])}"
+
+
+def _check_task(settings: Settings, config: Mapping[str, Any]) -> None:
+    """Raises OptionError for a model that generates no text and is to, as LMI's handler finds out itself, and for one
+    that ranks by several classes; what option.hf_overrides makes of it, only vLLM knows.
+    """
+    if "hf_overrides" in settings.engine_arguments:
+        return
+    architecture = str((config.get("architectures") or [""])[0])
+    task = "text-embedding" if _EMBEDDERS.fullmatch(architecture) else None
+    classes = len(config.get("id2label") or "ab")
+    if architecture.endswith(HEAD):
+        task = "text-ranking" if classes == 1 else "text-classification"
+    if not settings.pools and task is not None:
+        expected = f"{task} with {architecture}, which generates no text"
+        raise OptionError.of("task", expected=expected, given=settings.task, instead=f"option.task={task}")
+    if settings.task == "rank" and task == "text-classification":
+        expected = f"{task} with this model, which has {classes} classes"
+        raise OptionError.of("task", "text-ranking needs one", expected=expected, instead=f"option.task={task}")
 
 
 def _config(path: Path, given: bool) -> dict[str, Any]:

@@ -24,6 +24,16 @@ def _engine(
     return Option(help, name, kind, default, aliases, ge=ge, owner="engine", argument=alias or name)
 
 
+def _executor(text: str) -> str:
+    if text.lower() in _EXECUTORS or "." in text:
+        return text
+    raise ValueError(f"{', '.join(sorted(_EXECUTORS - {'none'}))}, or module.Class")
+
+
+_EXECUTORS = frozenset({"external_launcher", "mp", "none", "ray", "uni"})
+"""vLLM's own (config/parallel.py, DistributedExecutorBackend), and none for its default."""
+
+
 def _unsupported(what: str, **defaults: str) -> tuple[Option, ...]:
     """Options of a feature that is not there, with the values that do not ask for it."""
     return tuple(Option(what, name, default=default, unsupported=what) for name, default in defaults.items())
@@ -72,7 +82,8 @@ OPTIONS: tuple[Option, ...] = (
     _engine("otlp_traces_endpoint", "str", "Where spans of requests are sent (OpenTelemetry).", "none"),
     _engine("limit_mm_per_prompt", "json", "How many images, videos and the like one prompt may have."),
     _engine("enable_expert_parallel", "bool", "Spread a model's experts over the devices, each whole on one.", "false"),
-    _engine("distributed_executor_backend", "str", "What starts the processes of several devices: `mp` or `ray`."),
+    Option("What starts the processes of several devices: `mp` or `ray`.", "distributed_executor_backend",
+           default="vLLM's", owner="engine", argument="distributed_executor_backend", convert=_executor),
     _engine("seed", "int", "The engine's seed."),
     _engine("pooler_config", "json", "How vLLM makes one vector of the tokens' (`pooling_type`).", "the model's"),
     _engine("lora_dtype", "str", "Type of the adapters' weights.", "the model's"),

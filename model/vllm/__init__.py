@@ -10,6 +10,7 @@ adapters.py                LoRA adapters in vLLM's core
 lora_patches.py            what is put right of them where the model runs
 stats/                     vLLM's own lines and metrics of what it computes
 start.py, options.py       vLLM's arguments and its start
+configured.py              what of a start needs no weights
 setup/                     what is checked and done before the core starts; how much its KV cache holds
 request/                   a generation, made into vLLM's own requests
 mistral/                   models with Mistral's own tokenizer

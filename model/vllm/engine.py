@@ -24,20 +24,19 @@ from ..text.prompt_tokens import told_tokens
 from .adapters import VllmAdapters, no_adapter
 from .aside import Aside
 from .beam import BeamRuns
+from .configured import configured
 from .core_outputs import prompt_of
 from .guides.faults import fault
 from .library.internals import rejected_transfer
 from .mistral.tokens import tokens_of
 from .request.beams import BeamLimits
-from .request.chat import ChatRenderer
 from .request.requests import Prepared, Requests
 from .request.sampling import LIMITS
 from .sequence import GuidedSequence, OutputSequence, SequenceGroup
 from .setup.cache_room import tell_room
-from .start import make_core, start
+from .start import start
 from .stats.tracing import tracing
 from .trial import try_out
-from .typical import Typical
 
 __all__ = ["VllmEngine"]
 
@@ -50,12 +49,11 @@ class VllmEngine:
     limits: ClassVar[Mapping[str, str]] = LIMITS
 
     def __init__(self, settings: Settings) -> None:
-        typical = Typical(settings)
         self._loop = asyncio.get_running_loop()
         self._longest = settings.limits.max_answer_bytes
-        self._core = core = make_core(settings, typical)
         # Before the weights are loaded, which takes its time: options may name what vLLM does not have.
-        self._chat = ChatRenderer(core, settings)
+        core, self._chat, typical, _ = configured(settings)
+        self._core = core
         self._tracing = tracing(core.vllm_config)
         start(core, settings)
         tell_room(settings, core.vllm_config)

@@ -19,12 +19,15 @@ from ....model.adapters.folder import (
     refusal,
 )
 from ....model.adapters.shapes import bytes_of_slot
-from ....model.errors import AdapterError
+from ....model.errors import AdapterError, AdapterForbiddenError
 from ....model.options import Settings
 from ....model.options.finding import Finding, fact, note, warning
 from ...secure_mode import SecureMode
+from ...threads.pool import Workers
+from ...user_code.adapter_code import load_adapter_code
+from .container import of_container
 
-__all__ = ["of_adapters", "of_forbidden"]
+__all__ = ["of_adapters", "of_code", "of_forbidden"]
 
 
 def of_adapters(settings: Settings) -> list[Finding]:
@@ -62,6 +65,30 @@ def of_forbidden(settings: Settings, secure: SecureMode) -> list[Finding]:
     if faults and settings.adapters.adapters_on_error == "fail":
         raise refusal(faults, paths, settings.adapters.max_lora_rank)
     return [warning(f"{FOLDER}/{name} will not be served: {error.message}") for name, error in faults.items()]
+
+
+def of_code(settings: Settings, secure: SecureMode | None) -> list[Finding]:
+    """What there is to say of the adapters' own code, which is executed; raises OptionError for what fails as above."""
+    paths = found(settings) if settings.adapters.enable_lora else {}
+    faults: dict[str, AdapterError] = {}
+    said: list[Finding] = []
+    workers = Workers(1, settings.limits.user_code_timeout)
+    for name, path in paths.items():
+        try:
+            if secure is not None:
+                secure.check_adapter(path)
+            load_adapter_code(settings, workers, name, path)
+        except AdapterForbiddenError:  # noqa: PERF203 - each by itself
+            continue
+        except AdapterError as error:
+            if of_container(error):
+                said.append(note(f"adapter {name}: its code needs djl_python, which only the container has"))
+            else:
+                faults[name] = error
+    workers.close()
+    if faults and settings.adapters.adapters_on_error == "fail":
+        raise refusal(faults, paths, settings.adapters.max_lora_rank)
+    return said + [warning(f"{FOLDER}/{name} will not be served: {error.message}") for name, error in faults.items()]
 
 
 def _of_one(name: str, files: AdapterFiles, names: set[str]) -> Iterator[Finding]:

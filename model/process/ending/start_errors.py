@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 import traceback
+from collections.abc import Mapping
 from pathlib import Path
 
 from ...errors import MemoryShortError, StartError, one_line
 from ...options import Settings
+from ...options.table import name_of_argument
 from ...vllm_messages import ADVICE, MORE, NOISE, OUT_OF_MEMORY, says_nothing
 
 __all__ = ["start_error", "without_text"]
@@ -32,15 +34,50 @@ def start_error(error: BaseException, settings: Settings | None = None) -> Start
     said = " <- ".join([text for text in told if not says_nothing(text)] or told)
     short = isinstance(error, MemoryError) or OUT_OF_MEMORY.search(said) is not None
     option = next((option for pattern, option in ADVICE if re.search(pattern, said, re.IGNORECASE)), None)
-    if settings is not None and option is not None:
-        option = settings.written.get(option, option)
     more = next((f"{words}: " for pattern, words in MORE if re.search(pattern, said, re.IGNORECASE)), "")
     of_hub = any(type(part).__module__.startswith("huggingface_hub.") for part in chain)
-    if of_hub and settings is not None and not Path(settings.model_id).is_absolute():
-        option, more = "model_id", f"{settings.model_id} is no directory here, and could not be fetched from the hub: "
+    if settings is not None:
+        given = settings.engine_arguments
+        option = _argument(said, " ".join(map(str, chain)), given) or option
+        if of_hub and not Path(settings.model_id).is_absolute():
+            option = "model_id"
+            more = f"{settings.model_id} is no directory here, and could not be fetched from the hub: "
+        elif of_hub:
+            option = next((name_of_argument(name) for name in FETCHED if name in given), option)
+        option = settings.written.get(option or "", option)
     look = f", see option.{option}" if option else ""
     kind = MemoryShortError if short else StartError
     return kind(f"the engine could not start{look}: {more}{_cut(said)}", option)
+
+
+FETCHED = ("tokenizer", "hf_config_path", "generation_config", "speculative_config")
+"""Arguments that may name something else of the hub than the model."""
+_FIELD = re.compile(r"(\w+)[\w.,\[\]]* (Input should|Value error)")
+"""How pydantic's words begin, without what is around them (NOISE)."""
+_OBJECT = re.compile(r"validation errors? for (\w+)")
+_QUOTED = re.compile(r"(['\"`])(?P<text>[^'\"`]+)\1")
+_STRING = re.compile(r'"([^"]*)"(\s*:)?')
+_COMMON = {"auto", "none", "true", "false"}
+"""Values that a message may quote without being about the argument that has it."""
+
+
+def _argument(said: str, whole: str, given: Mapping[str, str]) -> str | None:
+    """The option of the one argument, of those `given`, that a message names as a field, or whose value it quotes.
+
+    `whole`: the message with what was around it.
+    """
+    fields = [found[1] for found in (_FIELD.match(said),) if found]
+    fields += [re.sub(r"(?<!^)(?=[A-Z])", "_", found[1]).lower() for found in _OBJECT.finditer(whole)]
+    quoted = {found["text"].lower() for found in _QUOTED.finditer(said)} - _COMMON
+    about = [name for name in fields if name in given] or [
+        name for name, text in given.items() if quoted & {text.lower(), *_strings(text)}
+    ]
+    return name_of_argument(about[0]) if len(about) == 1 else None
+
+
+def _strings(text: str) -> set[str]:
+    """The values in an object or a list in JSON that are texts, in lower case."""
+    return {found[1].lower() for found in _STRING.finditer(text) if not found[2]} if text[:1] in {"{", "["} else set()
 
 
 def without_text(kind: str, statement: str, file: str, line: str, function: str) -> str:

@@ -107,6 +107,7 @@ def scales_by_module() -> bool:
 # Options.
 
 
+@cache
 def argument_actions() -> dict[str, argparse.Action]:
     """What vLLM's command line makes of each argument for the engine, by its name."""
     from vllm import EngineArgs

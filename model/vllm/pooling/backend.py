@@ -20,13 +20,13 @@ from ...options import Settings
 from ...text.prompt_limits import check_ids, check_prompt, check_text, max_prompt_tokens, shortened, too_long
 from ...text.prompt_tokens import told_tokens
 from ..adapters import VllmAdapters, no_adapter
+from ..configured import configured
 from ..core_outputs import prompt_of
 from ..library.internals import tokenize_params
 from ..library.parts import part
 from ..mistral.tokens import tokens_of
-from ..request.chat import ChatRenderer
 from ..request.prompt import client_errors, template_errors
-from ..start import make_core, start
+from ..start import start
 from ..trial import try_out
 from .activation import Activation
 
@@ -59,7 +59,7 @@ class PoolingBackend:
     """What it makes, in words."""
 
     def __init__(self, settings: Settings) -> None:
-        self._core = make_core(settings)
+        self._core, self._chat, _, self._pairs = configured(settings)
         start(self._core, settings)
         import vllm
 
@@ -70,7 +70,6 @@ class PoolingBackend:
         self._client_errors = client_errors()
         self._lower_case = bool((config.encoder_config or {}).get("do_lower_case", False))
         self._most = settings.limits.max_prompt_tokens
-        self._chat = ChatRenderer(self._core, settings)
         self.adapters = VllmAdapters(self._core) if settings.adapters.enable_lora else None
         self._running: dict[str, tuple[int, Prepared]] = {}
         """With its number, by the name that vLLM knows it by."""

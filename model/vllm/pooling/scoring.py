@@ -15,13 +15,11 @@ from ...errors import OptionError, ParameterError, RequestError, UnsupportedErro
 from ...generation import Conversation, Generation, Scoring
 from ...media.images import Image
 from ...options import Settings
-from ...text.chat_template import chat_template
 from ..library.parts import SECOND_TEXTS, check_second_texts
 from ..request.prompt import template_errors
 from .activation import activation_of
 from .backend import PoolingBackend, Prepared
 from .pairs import ARGUMENTS, PairTokenizer, Tokens
-from .rerankers import PairTemplate, template_of
 
 __all__ = ["VllmScoring"]
 
@@ -43,18 +41,11 @@ class VllmScoring(PoolingBackend):
         self._labels = tuple(str(names.get(index, f"LABEL_{index}")) for index in range(config.num_labels))
         self._activation = activation_of(config.to_dict())
         self._activated: bool = getattr(self._model_config.pooler_config, "use_activation", None) is not False
-        own = getattr(tokenizer, "chat_template", None)
-        given = chat_template(settings)
-        self._template = (
-            template_of(settings, config.to_dict(), own if isinstance(own, str) else None)
-            if given is None
-            else PairTemplate(given)
-        )
         self._texts = PairTokenizer(
             tokenizer,
             self._info.context,
-            None if self._template is None else self._rendered,
-            variables="" if self._template is None else self._template.source,
+            None if self._pairs is None else self._rendered,
+            variables="" if self._pairs is None else self._pairs.source,
             separates=self._model_config.use_sep_token,
             lower_case=self._lower_case,
         )
@@ -115,14 +106,14 @@ class VllmScoring(PoolingBackend):
 
     def _rendered(self, query: str, document: str, variables: Mapping[str, Any]) -> str:
         """The prompt of a pair."""
-        assert self._template is not None
+        assert self._pairs is not None
         from transformers.utils.chat_template_utils import render_jinja_template
 
         if taken := variables.keys() & inspect.signature(render_jinja_template).parameters.keys():
             raise ParameterError(f"{ARGUMENTS}: expected none that is named {min(taken)}", ARGUMENTS)
         try:
-            messages = self._template.messages(query, document)
-            texts, _ = render_jinja_template([messages], chat_template=self._template.source, **variables)
+            messages = self._pairs.messages(query, document)
+            texts, _ = render_jinja_template([messages], chat_template=self._pairs.source, **variables)
         except template_errors() as error:
             if raised_by_us(error):
                 raise

@@ -50,7 +50,7 @@ def without_vllm(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 
 def refused(model_dir: Path, **overrides: str) -> str:
     with pytest.raises(OptionError) as caught:
-        check(model_dir, overrides)
+        check(model_dir, overrides, here=False)
     return caught.value.message
 
 
@@ -307,7 +307,7 @@ def test_no_entry_point(model_dir: Path) -> None:
 
 @pytest.mark.engine
 def test_arguments_of_vllm(model_dir: Path) -> None:
-    lines = check(model_dir, {"max_model_len": "64", "kv_cache_memory_bytes": "1000"})
+    lines = check(model_dir, {"max_model_len": "64", "kv_cache_memory_bytes": "1000"}, here=False)
     assert any(line.startswith("vLLM ") and "max_model_len=64" in line for line in lines)
     assert "did you mean option.load_format?" in refused(model_dir, load_fromat="dummy")
     assert "option.max_model_len: expected an integer, got 'long'" in refused(model_dir, max_model_len="long")
@@ -315,7 +315,7 @@ def test_arguments_of_vllm(model_dir: Path) -> None:
 
 @pytest.mark.engine
 def test_what_vllm_is_told_of_embeddings(model_dir: Path) -> None:
-    lines = check(model_dir, {"task": "text-embedding"})
+    lines = check(model_dir, {"task": "text-embedding"}, here=False)
     assert any(line.startswith("vLLM ") and "runner=pooling, convert=embed" in line for line in lines)
 
 
@@ -323,7 +323,7 @@ def test_what_vllm_is_told_of_embeddings(model_dir: Path) -> None:
 def test_bare_keys_are_told(model_dir: Path) -> None:
     with model_dir.joinpath("serving.properties").open("a") as file:
         file.write("mine=1\n")
-    assert "warning: unknown, and without `option.`, therefore ignored: mine" in check(model_dir, {})
+    assert "warning: unknown, and without `option.`, therefore ignored: mine" in check(model_dir, {}, here=False)
 
 
 def test_code_of_the_users_is_loaded(model_dir: Path) -> None:
@@ -428,7 +428,7 @@ def test_parsers_of_the_users_are_imported(model_dir: Path) -> None:
     plugin = model_dir / "my_parser.py"
     plugin.write_text(REGISTERED)
     options = {"tool_parser_plugin": plugin.name, "tool_call_parser": "mine_to_check"}
-    assert f"parsers of your own: {plugin}" in check(model_dir, options)
+    assert f"parsers of your own: {plugin}" in check(model_dir, options, here=False)
     assert ", got 'another'" in refused(model_dir, **{**options, "tool_call_parser": "another"})
     plugin.write_text("import nothing_of_that_name")
     assert f"option.tool_parser_plugin: {plugin}, line 1: ModuleNotFoundError" in refused(model_dir, **options)
@@ -440,7 +440,7 @@ def test_lmcache_may_be_in_the_container_alone(model_dir: Path, monkeypatch: pyt
     monkeypatch.setattr(
         importlib.util, "find_spec", lambda name, package=None: None if name == "lmcache" else find(name, package)
     )
-    lines = check(model_dir, {"lmcache_auto_config": "true"})
+    lines = check(model_dir, {"lmcache_auto_config": "true"}, here=False)
     assert "warning: option.lmcache_auto_config requires the package lmcache, which is not installed here" in lines
 
 

@@ -1,4 +1,5 @@
-"""Configurations that LMI's container accepts: `lmi check` refuses only what docs/migrating.md lists."""
+"""Configurations that LMI's container accepts: `lmi check` refuses only what docs/migrating.md lists. What a start says
+of them: test_check_and_start.py."""
 
 from __future__ import annotations
 
@@ -50,7 +51,7 @@ def refusals(directory: Path, entries: dict[str, str], environment: dict[str, st
         text = "\n".join(f"{name}={value}" for name, value in entries.items())
         directory.joinpath("serving.properties").write_text(text)
         try:
-            check(directory, {}, environment=environment)
+            check(directory, {}, environment=environment, here=False)
         except OptionError as error:
             name = str(error.param)
         else:
@@ -84,7 +85,7 @@ def test_each_can_be_migrated(configuration: Configuration, tmp_path: Path) -> N
     migrated = migrate(tmp_path)
     assert read_properties(migrated.text)["option.entryPoint"] == "lmi.handler"
     tmp_path.joinpath("serving.properties").write_text(migrated.text)
-    check(tmp_path, {}, environment={})
+    check(tmp_path, {}, environment={}, here=False)
 
 
 def test_the_table_is_sound() -> None:

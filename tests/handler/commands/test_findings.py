@@ -19,6 +19,7 @@ from .test_serve import LMI
 def model_dir(tmp_path: Path) -> Path:
     """What is found of it without a library."""
     (tmp_path / "serving.properties").write_text("option.backend=mine:Engine\noption.model_id=a-hub/id\n")
+    (tmp_path / "mine.py").write_text("class Engine: ...\n")
     return tmp_path
 
 
