@@ -157,12 +157,15 @@ class DialectShape(Protocol):
 
     def matches(self, payload: Payload, request: Request, settings: Settings) -> bool:
         """Whether a body without an explicit dialect is this one's."""
+        ...
 
     def parse(self, payload: Payload, request: Request, settings: Settings) -> ParsedRequest:
         """The parsed request; raises RequestError."""
+        ...
 
     def refuse(self, error: LmiError, payload: Payload | None, request: Request, settings: Settings) -> Response:
         """The response to a request that `parse` refused, or that could not be read (`payload` is None then)."""
+        ...
 
 
 UNDESCRIBED = OpenApi("", lambda _: {"type": "object"}, {JSON: ()}, {JSON: ()})

@@ -31,7 +31,7 @@ RECIPE = "recipe, "
 
 ON_THE_HUB = {"model_id=nosuch"}
 """What is on the hub only a start looks for."""
-NAMED_OTHERWISE = dict.fromkeys(("task", "convert"), "hf_overrides")
+NAMED_OTHERWISE: dict[str, str] = dict.fromkeys(("task", "convert"), "hf_overrides")
 """By option, the one that is named where its value is good, but needs that."""
 NOT_HERE = {
     **dict.fromkeys(("Medusa", "EAGLE", "EAGLE3 by the environment"), "speculative_config"),  # on the hub
