@@ -132,7 +132,7 @@ class Dialect:
     """The parsed request; raises RequestError."""
     refuse: Callable[[LmiError, Payload | None, Request, Settings], Response]
     """The response to a request that `parse` refused, or that could not be read (there is no body then)."""
-    marks: frozenset[str] | None = None
+    marks: frozenset[str] | None
     """The fields without any of which a body is not this one's; None: it may be anything."""
     for_formatters: Callable[[Generation, Settings], ResponseEncoder | None]
     """What output formatters of users get instead of the dialect's own response; None: that response."""

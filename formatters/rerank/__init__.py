@@ -108,6 +108,7 @@ DIALECT = Dialect(
     openapi=OPENAPI,
     names_model=True,
     matches=matches,
+    marks=None,
     parse=parse,
     refuse=refuse,
     for_formatters=own_response,

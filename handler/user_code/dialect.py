@@ -11,6 +11,7 @@ import inspect
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from types import ModuleType
 from typing import Any, cast
 
@@ -135,13 +136,16 @@ class _Guard:
             openapi=_described(shape),
             names_model=False,
             matches=self.matches,
+            marks=None,
             parse=self.parse,
             refuse=self.refuse,
             for_formatters=own_response,
         )
 
     def _guarded(self, route: Route) -> Route:
-        """The route, its page checked."""
+        """The route, its own parse and its page checked."""
+        if route.parse is not None:
+            route = replace(route, parse=partial(self._parsed, self._function(route.parse, f"parse of {route.path}")))
         if route.page is None:
             return route
         page = self._function(route.page, f"page of {route.path}")
@@ -163,30 +167,24 @@ class _Guard:
 
     def parse(self, payload: Payload, request: Request, settings: Settings) -> ParsedRequest:
         """The call, with a reply that cannot fail; raises RequestError or UserCodeError."""
-        call = self._parse(payload, request, settings)
+        return self._parsed(self._parse, payload, request, settings)
+
+    def _parsed(self, parse: Function, payload: Payload, request: Request, settings: Settings) -> ParsedRequest:
+        call = parse(payload, request, settings)
         if not isinstance(call, ParsedRequest):
-            raise self._parse.refuse(call, "a ParsedRequest")
-        generations = tuple(self._checked(generation) for generation in call.generations)
+            raise parse.refuse(call, "a ParsedRequest")
+        generations = tuple(_checked(parse, generation) for generation in call.generations)
         if not generations:
-            raise UserCodeError(f"{self._parse.name} returned a ParsedRequest without a generation")
+            raise UserCodeError(f"{parse.name} returned a ParsedRequest without a generation")
         if not isinstance(call.fields, ClientFields):
-            raise self._parse.refuse(call.fields, "a ParsedRequest whose fields are ClientFields")
+            raise parse.refuse(call.fields, "a ParsedRequest whose fields are ClientFields")
         missing = [name for name in REPLY if not hasattr(call.reply, name)]
         if missing:
-            raise UserCodeError(f"{self._parse.name} returned a ParsedRequest whose reply has no {', '.join(missing)}")
+            raise UserCodeError(f"{parse.name} returned a ParsedRequest whose reply has no {', '.join(missing)}")
         feed = self._function(call.reply.feed, f"{type(call.reply).__name__}.feed")
         reply = UserEncoder(call.reply, feed, lambda error: self.refuse(error, payload, request, settings))
         fields = with_former(call.fields, generations, self._name)
         return ParsedRequest(generations, reply, fields=fields, responses=call.responses)
-
-    def _checked(self, generation: object) -> Generation:
-        """What would not survive the way to the engine's process must not be sent there: others use it too."""
-        if not isinstance(generation, Generation):
-            raise self._parse.refuse(generation, "a ParsedRequest of Generations")
-        try:
-            return msgspec.msgpack.decode(msgspec.msgpack.encode(generation), type=Generation)
-        except (msgspec.MsgspecError, TypeError, ValueError, OverflowError) as error:
-            raise UserCodeError(f"{self._parse.name} returned a wrong Generation: {error}") from None
 
     def refuse(self, error: LmiError, payload: Payload | None, request: Request, settings: Settings) -> Response:
         """The response for `error`, in a plain form if user code fails."""
@@ -229,3 +227,13 @@ def _head(inner: Any, feed: Function) -> tuple[int, str, Mapping[str, str]]:
     if not all(isinstance(text, str) for pair in headers.items() for text in pair):
         raise UserCodeError(f"{feed.name}: expected headers of the reply that are strings")
     return status, content_type, headers
+
+
+def _checked(parse: Function, generation: object) -> Generation:
+    """What would not survive the way to the engine's process must not be sent there: others use it too."""
+    if not isinstance(generation, Generation):
+        raise parse.refuse(generation, "a ParsedRequest of Generations")
+    try:
+        return msgspec.msgpack.decode(msgspec.msgpack.encode(generation), type=Generation)
+    except (msgspec.MsgspecError, TypeError, ValueError, OverflowError) as error:
+        raise UserCodeError(f"{parse.name} returned a wrong Generation: {error}") from None

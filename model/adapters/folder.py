@@ -12,7 +12,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
-from ..errors import AdapterError, OptionError
+import msgspec
+
+from ..errors import AdapterError, Fault, OptionError
 from ..options import Settings
 from ..options.adapter_options import IMAGE
 from .files import AdapterFiles, rank_of, rank_that_holds, read_adapter
@@ -96,9 +98,13 @@ def _read(path: Path, base: Mapping[str, Any] | None, max_rank: int | None) -> A
         return error
 
 
+MODULES = "option.lora_modules: "
+
+
 def refusal(faults: Mapping[str, AdapterError], paths: Mapping[str, Path], max_rank: int | None) -> OptionError:
     """One error for all broken adapters; where a rank is the trouble, with the least that holds all that were found."""
     listed = [f"{place_of(name, paths)}: {error.message}" for name, error in faults.items()]
+    found = [_fault(name, paths, error) for name, error in faults.items()]
     message = listed[0]
     if len(listed) > 1:
         numbered = "; ".join(f"({number}) {one}" for number, one in enumerate(listed, 1))
@@ -106,8 +112,17 @@ def refusal(faults: Mapping[str, AdapterError], paths: Mapping[str, Path], max_r
     highest = max((rank for path in paths.values() if (rank := rank_of(path))), default=0)
     least = rank_that_holds(highest)
     if max_rank is not None and highest > max_rank and least is not None:
-        message += f"; option.max_lora_rank={least} would hold all adapters that were found"
-    return OptionError(message, FOLDER)
+        hint = f"; option.max_lora_rank={least} would hold all adapters that were found"
+        message += hint
+        found[-1] = msgspec.structs.replace(found[-1], why=found[-1].why + hint)
+    return OptionError(message, FOLDER, found)
+
+
+def _fault(name: str, paths: Mapping[str, Path], error: AdapterError) -> Fault:
+    place = place_of(name, paths)
+    if place == f"{MODULES}{name}":
+        return Fault("lora_modules", f"{name}: {error.message}")
+    return Fault(None, f"{place}: {error.message}", source="")
 
 
 def place_of(name: str, paths: Mapping[str, Path]) -> str:
@@ -115,7 +130,7 @@ def place_of(name: str, paths: Mapping[str, Path]) -> str:
     path = paths[name]
     if path.parent.name == FOLDER and path.name == name:
         return f"{FOLDER}/{name}"
-    return str(path) if name == IMAGE else f"option.lora_modules: {name}"
+    return str(path) if name == IMAGE else f"{MODULES}{name}"
 
 
 def chosen_rank(settings: Settings, files: Mapping[str, AdapterFiles]) -> int:

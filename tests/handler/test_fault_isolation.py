@@ -347,9 +347,13 @@ def test_a_fault_of_a_dialect_before_anything_runs(
     options = {"content_filter": "model:judge"} if user_code else {}
     engine = ScriptedEngine()
     service: Service = started_service(engine, tmp_path, **options)
-    # All dialects are asked about a body that is none of theirs, and all refuse it.
+    # All dialects are asked about a body that may be theirs, and all refuse it.
     attributes = {} if place == "matches" else {"dialect": name}
     body = b'{"inputs": "Hi"}' if place == "parse" else b'{"nothing": 1}'
+    if place == "matches":
+        if dialect.marks == frozenset():
+            pytest.skip("it is asked about no body")
+        body = json.dumps(dict.fromkeys(dialect.marks or ["nothing"], 1)).encode()
     batch = RollingBatch(service)
     frames = batch.step([Request(body, attributes=attributes, request_id="bad"), STREAM])
     ended = [frames[0]]

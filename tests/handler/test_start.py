@@ -40,4 +40,4 @@ class RefusingEngine(ScriptedEngine):
     """An engine that says of its options what the real one would."""
 
     def start(self) -> EngineInfo:
-        raise OptionError("option.chat_template: the file lost.jinja is not there", "chat_template")
+        raise OptionError.of("chat_template", "the file lost.jinja is not there")

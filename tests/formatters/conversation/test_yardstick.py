@@ -217,6 +217,7 @@ YARDSTICK = Dialect(
     openapi=(CHAT,),
     names_model=True,
     matches=lambda payload, request, settings: False,
+    marks=frozenset(),
     parse=read,
     refuse=refuse,
     for_formatters=own_response,

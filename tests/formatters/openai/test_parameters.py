@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
 import pytest
 
-from lmi.formatters.openai import CHAT_PATH, TEXT_PATH, matches, parse
+from lmi.formatters.openai import CHAT_PATH, DIALECT, TEXT_PATH, matches, parse
 from lmi.formatters.openai.parameters import CHAT_TABLE, TEXT_TABLE
 
 from ...kit.answers.openai import CHAT, SETTINGS, STRICT, TEXT
 from ...kit.api.dialects import Parameter
 from ...kit.api.errors import ParameterError, PayloadError
-from ...kit.api.types import Conversation, Generation, Message, Request, Sampling, Settings, StructuredOutput
+from ...kit.api.types import (
+    Conversation,
+    Generation,
+    Message,
+    ParsedRequest,
+    Request,
+    Sampling,
+    Settings,
+    StructuredOutput,
+)
 
 
 def generation(payload: dict[str, Any], settings: Settings = STRICT) -> Generation:
@@ -242,6 +252,11 @@ def test_effect_on_the_conversation(given_fields: dict[str, Any], effect: dict[s
 # --- Which of the two, and errors ---
 
 
+def parse_on(path: str) -> Callable[..., ParsedRequest]:
+    """What reads a body that comes on a path."""
+    return next((route.parse for route in DIALECT.routes if route.path == path and route.parse), parse)
+
+
 @pytest.mark.parametrize(
     ("payload", "path", "chat"),
     [
@@ -254,7 +269,7 @@ def test_effect_on_the_conversation(given_fields: dict[str, Any], effect: dict[s
     ],
 )
 def test_chat_or_text(payload: dict[str, Any], path: str, chat: bool) -> None:
-    (made,) = parse(payload, Request(b"", path=path), SETTINGS).generations
+    (made,) = parse_on(path)(payload, Request(b"", path=path), SETTINGS).generations
     assert isinstance(made.prompt, Conversation) is chat
 
 
@@ -276,7 +291,7 @@ NEITHER = "expected a field messages (chat completions), prompt (text completion
 )
 def test_neither(payload: dict[str, Any], path: str, message: str) -> None:
     with pytest.raises(PayloadError) as caught:
-        parse(payload, Request(b"", path=path), SETTINGS)
+        parse_on(path)(payload, Request(b"", path=path), SETTINGS)
     assert caught.value.message == message
 
 

@@ -561,14 +561,14 @@ def test_check_notes_that_djl_python_is_not_here(directory: Path, monkeypatch: p
     monkeypatch.setitem(sys.modules, "djl_python.request_io", None)
     (directory / "serving.properties").write_text("option.entryPoint=lmi.handler\noption.backend=echo:Echo\n")
     (directory / "model.py").write_text("def handle(inputs):\n    return None\n")
-    (note,) = [line for line in check_model_dir(directory, {}) if line.startswith("note: not checked")]
+    (note,) = [line for line in check_model_dir(directory, {}, here=False) if line.startswith("note: not checked")]
     assert f"{NAME} needs djl_python" in note
 
 
 def test_check_names_it(directory: Path) -> None:
     (directory / "serving.properties").write_text("option.entryPoint=lmi.handler\noption.backend=echo:Echo\n")
     (directory / "model.py").write_text("def handle(inputs):\n    raise RuntimeError\n")
-    assert "your own code: handle" in check_model_dir(directory, {})
+    assert "your own code: handle" in check_model_dir(directory, {}, here=False)
 
 
 def test_a_request_that_waits_for_an_adapter_is_asked_about_once(served: Make, directory: Path) -> None:

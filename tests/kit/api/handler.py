@@ -22,7 +22,7 @@ from lmi.handler.exchange import Exchange
 from lmi.handler.headers import headers_of
 from lmi.handler.response_store import keep
 from lmi.handler.secure_mode import SecureMode
-from lmi.handler.server import app
+from lmi.handler.server import app, streams
 from lmi.handler.server.access import Access, allowed_names
 from lmi.handler.server.app import application
 from lmi.handler.server.prometheus import Exposition
@@ -103,7 +103,7 @@ def check_model_dir(model_dir: Path, overrides: Mapping[str, str], **further: An
     return [str(finding) for finding in check(model_dir, overrides, **further)]
 
 
-READ_HEADERS = (frames, dynamic_batch, app)
+READ_HEADERS = (frames, dynamic_batch, app, streams)
 """The modules of hosts that ask a response for its headers (handler/headers.py, headers_of)."""
 
 

@@ -158,6 +158,9 @@ class TalkingEngine(ScriptedEngine):
             self._begun.set()
         return ticket
 
+    def die(self, why: str) -> None:
+        self._dispatcher.fail(self._child, Failed.of(UnavailableError(why)))
+
     def deliver(self, sink: Sink, event: EngineEvent) -> None:
         self._dispatcher.deliver(sink, event)
 
