@@ -89,9 +89,16 @@ def test_generations(service: Service) -> None:
     assert opened(service, "route=/toy", {"say": "a"}) == (200, {"said": "Hello"})
 
 
+def test_a_route_of_a_user_may_read_bodies_in_its_own_way(service: Service, engine: ScriptedEngine) -> None:
+    assert opened(service, "route=/toy/loud", {"say": "a"}) == (200, {"said": "Hello"})
+    assert engine.generations[-1].prompt == "A"
+    status, answer = opened(service, "route=/toy/loud", {"say": "a", "raise": True})
+    assert (status, "parse of /toy/loud raised RuntimeError: hoarse" in json.dumps(answer)) == (500, True)
+
+
 def test_what_is_no_route(service: Service) -> None:
     for attributes, code, said in (
-        ("route=/v1/nothing", 404, "route: expected one of /invocations, /toy, /toy/about, "),
+        ("route=/v1/nothing", 404, "route: expected one of /invocations, /toy, /toy/about, /toy/loud, "),
         ("route=/toy;dialect=lmi", 400, "dialect: expected toy, whose route /toy is, got 'lmi'"),
     ):
         status, answer = opened(service, attributes, {"messages": []})

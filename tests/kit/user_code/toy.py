@@ -22,6 +22,12 @@ def page(request: Request, settings: Any, info: Any) -> Response:
     return Response(json.dumps({"engine": info.engine}).encode())
 
 
+def loud(payload: dict[str, Any], request: Request, settings: Any) -> ParsedRequest:
+    if "raise" in payload:
+        raise RuntimeError("hoarse")
+    return Toy().parse({**payload, "say": payload["say"].upper()}, request, settings)
+
+
 @dataclass
 class Reply:
     """The answer in the making."""
@@ -60,7 +66,7 @@ class Reply:
 class Toy:
     NAME = "toy"
     BODY_FIELD = "say"
-    ROUTES = (Route("/toy"), Route("/toy/about", ("GET",), page=page))
+    ROUTES = (Route("/toy"), Route("/toy/about", ("GET",), page=page), Route("/toy/loud", parse=loud))
 
     def matches(self, payload: dict[str, Any], request: Request, settings: Any) -> bool:
         if payload.get("manner") == "raise matches":
