@@ -14,6 +14,7 @@ from urllib.parse import quote
 import pytest
 from starlette.testclient import TestClient
 
+from ..kit.api.dialects import routing
 from ..kit.api.handler import Exchange, Service, application, attributes_of, started_service
 from ..kit.api.types import Delta, Finish, Request, Started
 from ..kit.paths import USER_CODE
@@ -155,3 +156,31 @@ def test_files_of_sessions_are_for_other_threads_whatever_the_dialect(service: S
 
 def page_of_the_users(service: Service) -> str:
     return next(route.path for dialect in service.dialects for route in dialect.routes if route.page)
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [("/v1/chat/completions", {"messages": [{"role": "user", "content": "a"}]}), ("/invocations", {"inputs": "a"}),
+     ("/toy", {"say": "a"}), ("/v1/models", None), ("/invocations", {"nothing": 1})],
+)  # fmt: skip
+def test_a_request_is_routed_once(
+    service: Service, monkeypatch: pytest.MonkeyPatch, path: str, body: dict[str, Any] | None
+) -> None:
+    """By whichever host; refusals, pages and what reads the body go by the same way."""
+    found: list[str] = []
+    known = routing.route_of
+
+    def counted(request: Request, *more: Any) -> Any:
+        found.append(request.path)
+        return known(request, *more)
+
+    monkeypatch.setattr(routing, "route_of", counted)
+    request = Request(json.dumps(body).encode() if body else b"", path=path, method="POST" if body else "GET")
+    exchange = service.open(request)
+    until = time.monotonic() + 10
+    while not exchange.finished and time.monotonic() < until:
+        time.sleep(0.005)
+    assert found == [path]
+    with TestClient(application(service)) as http:
+        http.request(request.method, path, json=body)
+    assert found == [path] * 2

@@ -20,6 +20,7 @@ from lmi.formatters import (
     responses,
     route_of,
     routed,
+    routing,
     tgi,
 )
 from lmi.formatters.azure.request import ACCEPTED_FIELDS as AZURE_TAKEN
@@ -92,6 +93,7 @@ __all__ = [
     "responses",
     "route_of",
     "routed",
+    "routing",
     "tgi",
 ]  # fmt: skip
 
