@@ -28,7 +28,7 @@ FLOORS = {
     "handler/adapters": 98,
     "handler/commands": 78,
     "handler/commands/chat": 70,
-    "handler/commands/checks": 98,
+    "handler/commands/checks": 94,
     "handler/djl": 66,
     "handler/server": 89,
     "handler/server/playground": 96,

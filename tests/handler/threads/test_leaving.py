@@ -93,7 +93,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ScriptedS
     made = ScriptedService(tmp_path, {"waiting_guard.py": WAITS}, {"content_filter": "waiting_guard:judge"})
     yield made
     made.service.close()
-    forget("waiting_guard")
+    forget(tmp_path)
 
 
 @pytest.mark.parametrize("leave", [rolling, asynchronous, server, cancelled])
