@@ -110,6 +110,8 @@ class Way:
     """The dialect's; both are None where the body says which dialect it is."""
     error: RequestError | None = None
     """Why it leads nowhere: it names a route that is not there."""
+    given: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """Fields of the Request as they were, where it names a route by which they are others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

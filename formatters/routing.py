@@ -20,7 +20,7 @@ from .base import INVOCATIONS, Request, Response, encode
 from .dialect import Dialect, Route, Way
 from .table import DIALECTS
 
-__all__ = ["INVOCATIONS", "ROUTE", "Found", "misrouted", "route_of", "routed", "way_of"]
+__all__ = ["INVOCATIONS", "ROUTE", "Found", "as_given", "misrouted", "route_of", "routed", "way_of"]
 
 Found = tuple[Dialect, Route]
 
@@ -72,9 +72,16 @@ def routed(request: Request, user_dialects: Sequence[Dialect] = ()) -> Request:
         found = route_of(request, user_dialects)
         return replace(request, way=Way(found[0], found[1]) if found else ANY)
     try:
-        return _named(given, request, user_dialects)
+        named = _named(given, request, user_dialects)
     except RequestError as error:
-        return replace(request, path=INVOCATIONS, way=Way(error=error))
+        named = replace(request, path=INVOCATIONS, way=Way(error=error))
+    before = {name: getattr(request, name) for name in ("path", "method", "query", "attributes")}
+    return replace(named, way=replace(named.way, given=before))
+
+
+def as_given(request: Request) -> Request:
+    """The request as it came, whatever route it names."""
+    return replace(request, **way_of(request).given)
 
 
 ANY = Way()

@@ -11,6 +11,7 @@ be woken when a request comes.
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Iterable
@@ -22,6 +23,8 @@ from ..model.errors import LmiError, OverloadedError, TimeLimitError, TooLargeEr
 from ..model.options import Settings
 
 __all__ = ["Admission", "Expiring"]
+
+log = logging.getLogger(__name__)
 
 
 class Expiring(Protocol):
@@ -102,7 +105,7 @@ class Admission:
             left = list(self._open)
             self._move_late(left)
         for exchange in left:
-            exchange.expire(error)
+            _expire(exchange, error)
 
     def _move_late(self, exchanges: Iterable[Expiring]) -> None:
         for exchange in exchanges:
@@ -119,7 +122,16 @@ class Admission:
                 if deadline > now:
                     return deadline
                 self._move_late([exchange])
-            exchange.expire(TimeLimitError(f"the request took longer than {limit:g} seconds (option.request_timeout)"))
+            late = TimeLimitError(f"the request took longer than {limit:g} seconds (option.request_timeout)")
+            _expire(exchange, late)
+
+
+def _expire(exchange: Expiring, error: LmiError) -> None:
+    """Ends one. What fails there keeps no other from its end."""
+    try:
+        exchange.expire(error)
+    except Exception:
+        log.exception("request %s could not be ended", exchange.request_id)
 
 
 def too_large(limit: int, given: int | None = None) -> TooLargeError:

@@ -1,6 +1,6 @@
 """One request on its way, the same on every host, from its arrival to the last record of its answer.
 
-    ParsedRequest --begin--> Engine.submit;   event --> ResponseEncoder.feed --> records --> the host takes them
+    ParsedRequest --submit--> Engine.submit;   event --> ResponseEncoder.feed --> records --> the host takes them
 
 states.py has its states. The way of a token (what each hop costs: docs/performance.md, The profile):
 
@@ -58,6 +58,7 @@ class Exchange:
         "_unsent",
         "begun",
         "call",
+        "finished",
         "records",
         "request_id",
     )
@@ -69,18 +70,23 @@ class Exchange:
         *,
         meter: RequestStats,
         notify: Callable[[], None],
+        call: ParsedRequest | None = None,
         request_id: str = "",
         on_news: Callable[[Exchange], None] | None = None,
     ) -> None:
-        """`on_news` is told of news; `notify` wakes the hosts where no step of the engine does."""
-        self.call = NOT_PREPARED
+        """`call`: of one that is prepared, and yet to be submitted. `on_news` is told of news; `notify` wakes the hosts
+        where no step of the engine does.
+        """
+        self.call = NOT_PREPARED if call is None else call
         """Final before the first record is there."""
         self.request_id = request_id
         self.records: deque[bytes] = deque()
         """What is ready to be sent."""
         self.begun = False
         """Whether there has been a record."""
-        self._state = State.PREPARING
+        self.finished = False
+        """No further record comes. Read it before `records`: it is set after the last one was put there."""
+        self._state = State.PREPARING if call is None else State.RUNNING
         self._lock = threading.Lock()
         """Held for each change of the state. The engine is not called under it."""
         self._engine = engine
@@ -101,24 +107,12 @@ class Exchange:
         return self._state
 
     @property
-    def finished(self) -> bool:
-        """Whether no further record comes. Read it before `records`: it is true after the last one was put there."""
-        return self._state is State.ENDED
-
-    @property
     def failure(self) -> LmiError | None:
         """The error that ended the request."""
         return self.call.reply.failure
 
-    def submit(self, call: ParsedRequest) -> None:
+    def submit(self) -> None:
         """Hands the generations to the engine. An engine that is not there is answered like any failure."""
-        with self._lock:
-            if self._state is not State.PREPARING:
-                return
-            self.call, self._state = call, State.RUNNING
-        self._submit()
-
-    def _submit(self) -> None:
         self._meter.streamed = self.call.streamed
         try:
             for prompt, generation in enumerate(self.call.generations):
@@ -200,6 +194,7 @@ class Exchange:
         # Before anybody can see that it has ended: a client that asks again at once finds its place free.
         self._admission.release(self)
         self._state = State.ENDED
+        self.finished = True
 
     def _feed(self, prompt: int, event: EngineEvent, noted: bool = False) -> None:
         """Takes an event, on the engine's thread unless the meter has `noted` it there. Raises nothing: what goes wrong
@@ -213,6 +208,10 @@ class Exchange:
         except Exception as error:
             log.exception("request %s: an event could not be taken", self.request_id)
             self._break_off(prompt, GenerationError(f"the request failed: {type(error).__name__}"))
+        self._tell()
+
+    def _tell(self) -> None:
+        """Tells the host that there is news."""
         if self._on_news is not None:
             try:
                 self._on_news(self)

@@ -38,7 +38,7 @@ from ..formatters import (
 from ..formatters.base import named_session
 from ..formatters.coding import HEADER as CODING
 from ..formatters.response_store import ResponseStore
-from ..formatters.routing import way_of
+from ..formatters.routing import ROUTE, way_of
 from ..model.engine import Engine, EngineInfo
 from ..model.errors import LmiError, RequestError
 from ..model.options import Settings
@@ -92,6 +92,8 @@ class _Plan:
     """None: here."""
     always: bool = False
     """Whether it is answered however much is open: it takes no time, and no part of the engine."""
+    reads: bool = True
+    """Whether the body is read."""
 
 
 class Opener:
@@ -125,7 +127,7 @@ class Opener:
             try:
                 prepared = plan.prepare(self._reading_little(request))
             except TooLargeHereError:
-                plan = self._plan(request, large=True)
+                plan = self._plan(request, large=True, stored=True)
             except NotReadyError:
                 plan = self._of_adapter()
             else:
@@ -141,17 +143,20 @@ class Opener:
     def answered(self, answer: Response, request: Request, meter: RequestStats | None = None) -> Exchange:
         """The exchange of a request that has its answer already."""
         meter = meter or self._service.metrics.open(request)
-        exchange = self._exchange(request, meter, None)
+        exchange = self._exchange(request, meter)
         exchange.answer(answer)
         return exchange
 
-    def _exchange(self, request: Request, meter: RequestStats, on_news: OnNews | None) -> Exchange:
+    def _exchange(
+        self, request: Request, meter: RequestStats, on_news: OnNews | None = None, call: ParsedRequest | None = None
+    ) -> Exchange:
         service = self._service
         return Exchange(
             service.engine,
             service.admission,
             meter=meter,
             notify=self._notify,
+            call=call,
             request_id=request.request_id,
             on_news=on_news,
         )
@@ -162,9 +167,9 @@ class Opener:
         """That of one that was prepared here."""
         if isinstance(prepared, Response):
             return self.answered(prepared, request, meter)
-        exchange = self._exchange(request, meter, on_news)
+        exchange = self._exchange(request, meter, on_news, prepared.call)
         self._admit(exchange, meter)
-        exchange.submit(prepared.call)
+        exchange.submit()
         return exchange
 
     def _deferred(self, plan: _Plan, request: Request, meter: RequestStats, on_news: OnNews | None) -> Deferred:
@@ -176,7 +181,7 @@ class Opener:
         told = replace(request, body=ends_of(request.body)) if len(request.body) > LARGE else request
         exchange = Deferred(
             partial(self._others.decoded, plan.prepare, request)
-            if is_encoded(request)
+            if plan.reads and is_encoded(request)
             else partial(plan.prepare, request),
             lambda error: refusal(error, told, settings),
             service.engine,
@@ -195,22 +200,26 @@ class Opener:
         meter.admit()
         self._service.admission.admit(exchange)
 
-    def _plan(self, request: Request, *, large: bool) -> _Plan:
-        """`large`: what must be read of it is more than is read here."""
+    def _plan(self, request: Request, *, large: bool, stored: bool = False) -> _Plan:
+        """`large`: what must be read of it is more than is read here; `stored`: what it names, and not its body."""
         service, extensions = self._service, self._service.extensions
         asked = control_of(request)
         if asked is not None and asked[KIND] == CANCEL:
             # Here: what it ends may have every thread of user code.
             return _Plan(self._others.cancelled)
-        if extensions is not None and extensions.handler is not None:
-            return _Plan(self._others.asking_first(extensions.handler, extensions), extensions.workers)
         way = way_of(request)
+        page = way.route is not None and way.route.page is not None
+        # What comes on a page's own path is no request for the model: no handle is asked, and no limit holds.
+        on_its_path = page and ROUTE not in request.attributes
+        if extensions is not None and extensions.handler is not None and not on_its_path:
+            return _Plan(self._others.asking_first(extensions.handler, extensions), extensions.workers)
         if way.error is not None:
             return _Plan(self._others.misrouted, always=True)
-        if way.route is not None and way.route.page is not None:
-            if extensions is None or way.dialect in DIALECTS:
-                return _Plan(self._others.page, self._reader if large else None, always=True)
-            return _Plan(self._others.page, extensions.workers)
+        if page and (extensions is None or way.dialect in DIALECTS):
+            return _Plan(self._others.page, self._reader if stored else None, always=True, reads=False)
+        if page:
+            assert extensions is not None
+            return _Plan(self._others.page, extensions.workers, always=on_its_path)
         of_session = bool(named_session(request)) or asked is not None
         prepare: Receive = self._receive
         workers = self._reader if large else None

@@ -22,7 +22,7 @@ from ..formatters import (
 )
 from ..formatters.base import named_session
 from ..formatters.dialect import Page
-from ..formatters.routing import way_of
+from ..formatters.routing import as_given, way_of
 from ..model.engine import EngineInfo
 from ..model.errors import LmiError, RequestError
 from ..model.options import Settings
@@ -77,7 +77,7 @@ class Preparations:
     ) -> Prepared | Relayed | Response:
         """What a request comes to that model.py's handle sees first."""
         try:
-            answer = ask(request)
+            answer = ask(as_given(request))
         except RequestError as error:
             return refusal(error, request, self._service.settings)
         if answer is not None:

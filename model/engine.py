@@ -27,11 +27,11 @@ __all__ = ["Engine", "EngineAdapters", "EngineInfo", "EngineStats", "Listener", 
 Sink = Callable[[EngineEvent], None]
 """Takes the events of one generation, in order, on the engine's thread; must be quick and must not raise.
 
-Never on two threads at once, though a failure may come on another one (Engine.fail)."""
+Never on two threads at once, though a failure may come on another one (Engine.deliver)."""
 
 Listener = Callable[[], None]
-"""Called after the sinks have got what one step brought, on the engine's thread, and after Engine.fail; never while any
-sink is being called, or another listener."""
+"""Called after the sinks have got what one step brought, on the engine's thread, and after it has ended; never while
+any sink is being called, or another listener."""
 
 
 class EngineInfo(msgspec.Struct, frozen=True, kw_only=True):

@@ -63,6 +63,19 @@ class _Open:
         return frame
 
 
+class _Lost(_Open):
+    """One that Java believes in, and that is not there."""
+
+    __slots__ = ()
+
+    @property
+    def ready(self) -> bool:
+        return True
+
+    def next(self, merge: bool) -> Frame:
+        return Frame(last=True, failure=GenerationError("the request was lost in a reset of the rolling batch"))
+
+
 class RollingBatch:
     """The requests that Java holds open, in its order."""
 
@@ -112,6 +125,9 @@ class RollingBatch:
             frame = frames[entry.place] = entry.next(self._merge)
             if frame.last:
                 ended, entry.place = True, -1
+                if not isinstance(entry, _Lost):
+                    # The exchange knows of the entry, by what it tells its news.
+                    del entry.exchange
             elif frame is not NOTHING and entry.ready:
                 again.append(entry)
         if ended:
@@ -135,15 +151,14 @@ class RollingBatch:
                 self._condition.wait_for(lambda: any(e.ready and not e.begun for e in self._open), waiting)
 
     def _begin(self, request: Request) -> None:
-        entry = self._entry()
+        entry = self._add(_Open())
         entry.exchange = self._service.open(request, lambda _: self._fresh.append(entry))
         if entry.exchange.finished:
             # Nobody has announced it.
             self._fresh.append(entry)
 
-    def _entry(self) -> _Open:
-        """Another one, the last in Java's order."""
-        entry = _Open()
+    def _add(self, entry: _Open) -> _Open:
+        """It is the last in Java's order."""
         entry.place = len(self._open)
         self._open.append(entry)
         return entry
@@ -152,16 +167,14 @@ class RollingBatch:
         """Aborts what runs. `running` requests that Java still believes in are answered with an error."""
         for entry in self._open:
             entry.place = -1
-            entry.exchange.abort()
+            if not isinstance(entry, _Lost):
+                entry.exchange.abort()
         if self._open:
             log.warning("rolling batch reset: %d requests aborted, %d expected by the host", len(self._open), running)
         self._open.clear()
         self._fresh.clear()
-        lost = GenerationError("the request was lost in a reset of the rolling batch")
         for _ in range(running):
-            entry = self._entry()
-            entry.exchange = self._service.refuse(Request(b""), lost)
-            self._fresh.append(entry)
+            self._fresh.append(self._add(_Lost()))
 
     def _notify(self) -> None:
         """Called after each step, when there may be new records."""

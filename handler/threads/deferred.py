@@ -156,8 +156,7 @@ class Deferred(Exchange):
             return []
 
     def _wake_host(self) -> None:
-        if self._on_news is not None:
-            self._on_news(self)
+        self._tell()
         self._notify()
 
     def _move(self, before: State, after: State) -> bool:
@@ -203,12 +202,17 @@ class Deferred(Exchange):
             self._writing(partial(self._relay, prepared.records))
             return
         self._filtered = prepared.filtered
-        self._submit()
-        if self._on_threads:
-            self._writing(self._feed_all)
-        elif self.finished:
+        if on_threads:
+            self._writing(self._submit_and_feed)
+            return
+        self.submit()
+        if self.finished:
             # There was no engine to hand it to, and no step of it will wake the host.
             self._notify()
+
+    def _submit_and_feed(self) -> None:
+        self.submit()
+        self._feed_all()
 
     def _writing(self, write: Callable[[], None]) -> None:
         """Lets this thread write the answer. Raises Abandoned where it was to run no further user function."""
@@ -219,7 +223,6 @@ class Deferred(Exchange):
             self.abandon(GenerationError(f"the request failed: {type(error).__name__}"))
         finally:
             self._settle()
-            self._writer = "none"
 
     def _settle(self) -> None:
         """Ends it, if that was left to this thread."""

@@ -204,8 +204,8 @@ class Workers:
         return partial(self._fail, task, error, self._take_hopeless())
 
     def _fail(self, task: Task, error: LmiError, left: list[Task]) -> None:
-        if not task.dropped:
-            task.fail(error)
+        # Where it was dropped its request has ended, but for one that was left to its thread.
+        task.fail(error)
         for other in left:
             other.fail(self._no_thread_error())
         if (awaited := task.awaited) is not None:

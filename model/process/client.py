@@ -205,7 +205,7 @@ class EngineClient:
             child.abort(running)
 
     def deliver(self, sink: Sink, event: EngineEvent) -> None:
-        """Delivers `event` to a sink whose generation was not submitted."""
+        """Delivers `event` to a sink that no step tells of it."""
         self._dispatcher.deliver(sink, event)
 
     def close(self) -> None:

@@ -60,7 +60,7 @@ class Dispatcher:
             self._notify()
 
     def deliver(self, sink: Sink, event: EngineEvent) -> None:
-        """Delivers `event` to a sink whose generation was not submitted."""
+        """Delivers `event` to a sink that no step tells of it."""
         with self.lock:
             sink(event)
 

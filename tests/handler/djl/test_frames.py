@@ -13,7 +13,7 @@ import pytest
 from lmi.handler.djl.frames import NOTHING, Frame, frame_of_exchange
 
 from ...kit.api.errors import UnavailableError
-from ...kit.api.handler import Exchange, State, started_service
+from ...kit.api.handler import Exchange, started_service
 from ...kit.api.types import Delta, Failed, Finish, Request, Started, Token
 from ...kit.user_code.engine import ScriptedEngine
 
@@ -32,9 +32,9 @@ def test_an_error_is_no_record_of_an_answer_that_goes_on(stream: str, merge: boo
     engine, exchange = opened(b'{"inputs": "Hi", "stream": %s}' % stream.encode())
     engine.say(0, Failed.of(UnavailableError("gone")))
     assert len(exchange.records) == 1
-    exchange._state = State.RUNNING
+    exchange.finished = False
     assert frame_of_exchange(exchange, first=True, merge=merge) is NOTHING
-    exchange._state = State.ENDED
+    exchange.finished = True
     frame = frame_of_exchange(exchange, first=True, merge=merge)
     assert frame.last
     assert (frame.data, frame.failure, frame.code) == (b"", exchange.failure, 424)
@@ -57,7 +57,7 @@ def test_a_whole_answer_waits_for_its_end() -> None:
     exchange.records.append(b"a")
     assert frame_of_exchange(exchange, first=True, merge=False) is NOTHING
     exchange.records.append(b"b")
-    exchange._state = State.ENDED
+    exchange.finished = True
     frame = frame_of_exchange(exchange, first=True, merge=False)
     assert (frame.data, frame.last) == (b"ab", True)
 

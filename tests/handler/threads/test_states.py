@@ -94,6 +94,8 @@ class Stage:
         self.further = 0
         """How many user functions ran after the one at the gate."""
         self.exchange: Exchange
+        self.submit: Callable[[], None] = lambda: None
+        """What whoever opened it has yet to do."""
 
     # What a request's own work does at the gate, and after it.
 
@@ -178,6 +180,7 @@ class Stage:
 
     def let_go(self) -> None:
         """Lets everything end that can."""
+        self.submit()
         self.gate.open.set()
         if not self.ready.done():
             self.ready.set_result(None)
@@ -244,6 +247,18 @@ def plain_begun(stage: Stage) -> None:
     assert stage.exchange.begun
 
 
+def not_submitted(stage: Stage) -> None:
+    """Prepared where it was opened, and admitted."""
+    service = stage.service
+    meter = service.metrics.open(Request(b""))
+    exchange = stage.exchange = Exchange(
+        stage.engine, service.admission, meter=meter, notify=lambda: None, call=stage.prepared().call
+    )
+    meter.admit()
+    service.admission.admit(exchange)
+    stage.submit = exchange.submit
+
+
 def ending(stage: Stage) -> None:
     stage.writing(stage.in_own_code)
     stage.exchange.expire(TimeLimitError("first"))
@@ -268,6 +283,7 @@ STATES: dict[str, Callable[[Stage], None]] = {
     "preparing, user code awaits": preparing(lambda stage: stage.awaiting_user_code),
     "preparing, user code raises": raising,
     "running": plain,
+    "running, not submitted yet": not_submitted,
     "running, begun": plain_begun,
     "running, prepared on a thread": lambda stage: stage.running(on_threads=False),
     "running on threads, nothing to write": lambda stage: stage.running(),
@@ -283,6 +299,8 @@ STATES: dict[str, Callable[[Stage], None]] = {
 
 
 def go_on(stage: Stage) -> None:
+    stage.submit()
+    stage.submit = lambda: None
     stage.gate.open.set()
     stage.until(lambda: stage.idle)
 
@@ -365,3 +383,61 @@ def check(stage: Stage, state: str, first: str, second: str) -> None:
     assert stage.engine.sinks == {}
     assert stage.further == (stage.further if ran is None else ran), "user code ran for a request that had ended"
     assert stage.idle
+
+
+def test_one_thread_writes_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whenever tokens come: also while the thread that has written all there was is about to leave."""
+    monkeypatch.setattr("lmi.handler.user_code.extensions.entry_points", list)
+    stage = Stage()
+    stage.workers = Workers(4, 50.0)
+    writing, most, written = 0, 0, 0
+    lock = threading.Lock()
+
+    def act() -> None:
+        nonlocal writing, most, written
+        with lock:
+            writing += 1
+            most = max(most, writing)
+        time.sleep(0.002)
+        with lock:
+            writing -= 1
+            written += 1
+
+    settle = Deferred._settle
+
+    def slowly(self: Deferred) -> None:
+        time.sleep(0.01)
+        settle(self)
+
+    monkeypatch.setattr(Deferred, "_settle", slowly)
+    stage.running(act)
+    for _ in range(100):
+        stage.say(TOKEN)
+        time.sleep(0.001)
+    stage.let_go()
+    assert most == 1
+    assert len(stage.exchange.records) == written
+    stage.close()
+
+
+def test_one_that_was_left_to_its_thread_ends_though_what_that_closes_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lmi.handler.user_code.extensions.entry_points", list)
+    stage = Stage()
+    closing = Gate()
+
+    def records() -> Generator[bytes]:
+        try:
+            yield b"a"
+            stage.gate.stand()
+        finally:
+            stage.workers.finish("user's closing", closing.stand)
+
+    stage.defer(lambda: Relayed(ParsedRequest((), RelayedReply(), stream=True), records()))
+    assert stage.gate.reached.wait(TIMEOUT_S)
+    stage.exchange.expire(TimeLimitError("late"))
+    stage.gate.open.set()
+    assert closing.reached.wait(TIMEOUT_S)
+    stage.workers.sweep(time.monotonic() + 100)
+    assert stage.exchange.finished
+    closing.open.set()
+    stage.close()

@@ -141,7 +141,9 @@ def test_an_abort_while_it_is_judged(place: Place) -> None:
     exchange.abort()
     assert place.engine.aborted == [0]
     place.guard.go.set()
-    until(lambda: exchange._writer == "none")  # type: ignore[attr-defined]
+    extensions = place.service.extensions
+    assert extensions is not None
+    until(lambda: extensions.workers._idle)
     assert place.engine.released == []
     assert place.service.admission.open == 0
 
