@@ -13,8 +13,8 @@ was measured (xgrammar 0.2.8, llguidance 1.7.6):
                 its compiler takes the cube of the optional properties of an object: 7 s for 3,000
     outlines    compiles `a{1,1000000}` for minutes: it is asked only where an option names it
 
-What costs xgrammar is a text that can be divided in many ways. They are counted, roughly: repetitions within
-repetitions multiply, whether or not something parts them. What is refused falsely guidance takes.
+What costs xgrammar is a text that can be divided in many ways (repetitions.py). What is refused falsely guidance takes,
+where it is asked.
 """
 
 from __future__ import annotations
@@ -22,16 +22,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
+
+from .repetitions import ESCAPE, MAX_WAYS, SLOW, Part, item
 
 __all__ = ["Costs", "grammar_costs", "regex_costs", "schema_costs"]
 
 MAX_CHARACTERS = 64 << 10
-MAX_WAYS = 1000
-"""The product of counts within counts."""
-UNBOUNDED, UNBOUNDED_AROUND = 200, 5
-"""What `*` and `+` count as: in the middle, and around something that is counted."""
 MAX_DEPTH = 200
 """Groups within groups, and rules within rules."""
 MAX_VALUES = 10_000
@@ -43,11 +41,8 @@ MAX_PATTERNS = 8
 """Of a schema that may intersect them."""
 INTERSECTING = frozenset({"allOf", "anyOf", "oneOf", "$ref"})
 
-SLOW = 1 << 62
-"""Too many ways, and what contains them has no fewer."""
 WAYS = f"it has counts within counts, expected a product of at most {MAX_WAYS}"
 
-ESCAPE = r"\\(?:x[0-9A-Fa-f]{1,2}|u\{[0-9A-Fa-f]{1,6}\}|u[0-9A-Fa-f]{1,4}|U[0-9A-Fa-f]{1,8}|[pP]\{\w*\}|.)"
 # What is not closed goes to the end: were it no match, each beginning would look through all the rest.
 CLASS = r"\[\^?(?:\\.|[^\]\\])*(?:\]|\\?\Z)"
 COMMON = r"(?P<close>\))|(?P<bar>\|)|(?P<repeat>[*+?]|\{\s?[0-9]{1,18}\s?,?\s?[0-9]{0,18}\s?\})"
@@ -70,27 +65,29 @@ class Costs:
 
 def regex_costs(text: str) -> Costs:
     """A regular expression."""
-    return _costs(_ways(_short(text), REGEX, {}))
+    return _costs(_read(_short(text), REGEX, {}).ways)
 
 
 def grammar_costs(text: str) -> Costs:
-    """A grammar in EBNF, where what a rule that is made of itself adds up to is not known, and taken for nothing; or in
-    Lark's form, which guidance reads, with JSON schemas in it.
+    """A grammar in EBNF, where a rule that is made of itself divides a text in one way, unless it begins with itself
+    and has itself again; or in Lark's form, which guidance reads, with JSON schemas in it.
     """
     text = _short(text)
     heads = [match for match in GRAMMAR.finditer(text) if match["rule"]]
     ends = [*(match.start() for match in heads[1:]), len(text)]
     rules = {head["rule"]: text[head.end() : end] for head, end in zip(heads, ends, strict=False)}
-    known: dict[str, int] = {}
+    known: dict[str, Part] = {}
 
     def read(name: str, depth: int) -> None:
         if depth > MAX_DEPTH:
             raise ValueError(f"it is nested too deeply, expected at most {MAX_DEPTH} rules within rules")
-        known[name] = 1
+        known[name] = Part.unknown(name)
         for match in GRAMMAR.finditer(rules[name]):
             if (inner := match["name"]) in rules and inner not in known:
                 read(inner, depth + 1)
-        known[name] = _ways(rules[name], GRAMMAR, known)
+        part = known[name] = _read(rules[name], GRAMMAR, known)
+        if name in part.begins and part.recursions > 1:
+            part.ways = part.run = SLOW
 
     for name in rules:
         if name not in known:
@@ -103,7 +100,7 @@ def grammar_costs(text: str) -> Costs:
             # The compiler reports what is wrong with it.
             continue
         guidance = schema_costs(json.dumps(schema)).guidance or guidance
-    return Costs(_costs(max(known.values(), default=1)).xgrammar, guidance)
+    return Costs(_costs(max((part.ways for part in known.values()), default=1)).xgrammar, guidance)
 
 
 def schema_costs(text: str) -> Costs:
@@ -168,40 +165,59 @@ def _values(schema: Any) -> Iterator[dict[str, Any] | list[Any]]:
             stack += value.values() if isinstance(value, dict) else value
 
 
-def _ways(text: str, tokens: re.Pattern[str], known: Mapping[str, int]) -> int:
-    """In how many ways a text of an expression, or of a rule's body, can be divided among its repetitions, roughly;
-    raises ValueError for what is nested too deeply.
+def _read(text: str, tokens: re.Pattern[str], known: Mapping[str, Part]) -> Part:
+    """What an expression, or a rule's body, adds up to; raises ValueError for what is nested too deeply.
 
     The compiler reports what is not an expression at all.
     """
-    # Of each open group its ways, and those of the item that may be repeated yet.
-    groups = [1]
-    last = [1]
+    groups = [_Group()]
     for token in tokens.finditer(text):
         kind, said = token.lastgroup, token[0]
         if kind == "open":
             if len(groups) > MAX_DEPTH:
                 raise ValueError(f"it is nested too deeply, expected at most {MAX_DEPTH} groups within groups")
-            groups.append(1)
-            last.append(1)
+            groups.append(_Group())
         elif kind == "close" and len(groups) > 1:
-            last.pop()
-            last[-1] = groups.pop()
+            whole = groups.pop().whole()
+            groups[-1].add(whole)
+        elif kind == "bar":
+            groups[-1].branch()
         elif kind == "repeat":
-            last[-1] = _repeated(last[-1], said)
+            groups[-1].last = groups[-1].last.times(*_times(said))
+        elif kind == "name":
+            groups[-1].add(known.get(said) or Part.unknown())
         elif kind != "blank":
-            last[-1] = known.get(said, 1)
-        groups[-1] = max(groups[-1], last[-1])
-    return max(groups)
+            groups[-1].add(item(said))
+    while len(groups) > 1:
+        whole = groups.pop().whole()
+        groups[-1].add(whole)
+    return groups[0].whole()
 
 
-def _repeated(ways: int, said: str) -> int:
-    """The ways of what is repeated so often; a count alone may be any."""
-    if said == "?":
-        return ways
-    least, comma, most = said.strip("{}").partition(",")
-    if said in ("*", "+") or (comma and not most.strip()):
-        times = UNBOUNDED if ways == 1 else UNBOUNDED_AROUND
-    else:
-        times = max(int(most if comma else least), 1)
-    return SLOW if ways > 1 and ways * times > MAX_WAYS and times > 1 else ways * times
+@dataclass(slots=True)
+class _Group:
+    """One that is being read."""
+
+    branches: Part | None = None
+    """Those before this one."""
+    before: Part = field(default_factory=Part)
+    last: Part = field(default_factory=Part)
+    """What may be repeated yet."""
+
+    def add(self, part: Part) -> None:
+        self.before, self.last = self.before.then(self.last), part
+
+    def branch(self) -> None:
+        self.branches, self.before, self.last = self.whole(), Part(), Part()
+
+    def whole(self) -> Part:
+        own = self.before.then(self.last)
+        return own if self.branches is None else self.branches.otherwise(own)
+
+
+def _times(said: str) -> tuple[int, int | None]:
+    """How often something is repeated, at least and at most."""
+    if said in ("*", "+", "?"):
+        return int(said == "+"), 1 if said == "?" else None
+    least, comma, most = said[1:-1].partition(",")
+    return int(least), (int(most) if most.strip() else None) if comma else int(least)

@@ -38,26 +38,29 @@ REGEX: list[tuple[str, str | None]] = [
     ("((a{1,31}){1,31})", None),
     ("((a{1,32}){1,32})", COUNTS),
     ("((a{1,100}){1,100}){1,100}", COUNTS),
-    ("((ab){2}c){501}", COUNTS),
-    ("((ab){2}a){501}", COUNTS),
-    ("((ab){2}a){500}", None),
+    ("((ab){2}c){501}", None),
+    ("((ab){2}a){501}", None),
+    ("((aa){2}a){501}", COUNTS),
+    ("((aa){2}a){500}", None),
     ("(((a{2,}){50}b)?){12}", COUNTS),
-    ("(((a{3}){50}b)?){12}", COUNTS),
-    ("((x|(a{10}){10}){11})", COUNTS),
+    ("(((a{3}){50}b)?){12}", None),
+    ("(((a{3}){50}b)?){21}", COUNTS),
+    ("((x|(a{10}){10}){100})", None),
+    ("((x|(a{10}){10}){101})", COUNTS),
     ("(a*)*b", None),
     ("((a*)*)*b", COUNTS),
     ("(a*){1,100}", COUNTS),
     ("(a+){1,100}b", COUNTS),
     ("(a{1,70}a){1,70}", COUNTS),
     ("(a{1,70}[a-z]){1,70}", COUNTS),
-    ("(a{1,70}b){1,70}", COUNTS),
+    ("(a{1,70}b){1,70}", None),
     ("((a{1,70}b)?){1,70}", COUNTS),
-    (r"([\w\-]{1,63}\.){1,100}[a-z]{2,}", COUNTS),
+    (r"([\w\-]{1,63}\.){1,100}[a-z]{2,}", None),
     ("([0-9]*,?)*", None),
     (r"(\w* ?){1,5}", None),
     ("(yes|no|)+", None),
-    (r"(- [^\n]{1,80}\n){1,20}", COUNTS),
-    (r"([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.){1,126}[a-z]{2,63}", COUNTS),
+    (r"(- [^\n]{1,80}\n){1,20}", None),
+    (r"([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.){1,126}[a-z]{2,63}", None),
     (
         r"(([a-zA-Z0-9]|[a-zA-Z0-9][a-zA-Z0-9\-]*[a-zA-Z0-9])\.)*([A-Za-z0-9]|[A-Za-z0-9][A-Za-z0-9\-]*[A-Za-z0-9])",
         None,
@@ -74,6 +77,45 @@ REGEX: list[tuple[str, str | None]] = [
     ("a" * 65537, LONG),
     ("a{" + "9" * 5000 + "}", None),
     ("((a{  1 ,   100  }){1,100})", COUNTS),
+    # A text shows what it is divided by.
+    (r"^(/[^/]{1,255})+$", None),
+    (r"^(\w{1,20} ){1,60}$", None),
+    (r"^([0-9a-f]{32}\n){1,40}$", None),
+    (r"^(\w+,){0,50}\w+$", None),
+    (r"([^\n]{1,100}\n){3,12}", None),
+    (r"([^\n]{1,100}\n\n){3,12}", None),
+    (r"(\w{1,20}[,;]\s+){1,60}", None),
+    (r"((\w{1,20}\s){1,60}!){1,60}", None),
+    (r"((\w{1,20}\s){1,60}\w){1,60}", COUNTS),
+    (r"([^\n]{1,100}(\n|\r)){3,50}", COUNTS),
+    (r"([^\r\n]{1,100}(\n|\r\n)){3,50}", None),
+    (r"(\w{1,20}( |[,;])){1,60}", None),
+    (r"(\w{1,20}(x |y,)){1,60}", None),
+    (r"(\w{1,20} (x |y)){1,60}", COUNTS),
+    (r"(\w{1,20}(:?;)?){1,60}", COUNTS),
+    (r"(\w{1,20},?){1,60}", COUNTS),
+    (r"(\w{1,60},\w{1,60}){1,60}", COUNTS),
+    (r"([,;]\w{1,60},){1,60}", COUNTS),
+    (r"(,{1,60},){1,60}", COUNTS),
+    ("([a-z]{1,500}.){1,500}", COUNTS),
+    ("([^,]{1,60}[^;]){1,60}", COUNTS),
+    ("([^é]{1,60}é){1,60}", COUNTS),
+    (r"(\S{1,60}\s){1,60}", COUNTS),
+    (r"([\u00a0]{1,60}\s){1,60}", COUNTS),
+    (r"([0-z]{1,60}\x61){1,60}", COUNTS),
+    ("((a+)+){1,9}", COUNTS),
+    ("((a+b?)+){1,9}", COUNTS),
+    # Alternatives, and what follows one another.
+    ("(" + "|".join(f"a{{1,{count}}}" for count in range(100, 160)) + "){1,6}", COUNTS),
+    ("(" + "|".join(f"a{{1,{count}}}" for count in range(800, 900)) + ")", COUNTS),
+    ("([a-z]{1,400}|[0-9]{1,400}|-){1,2}", None),
+    ("([a-z]{1,400}|[0-9a]{1,400}|-){1,2}", COUNTS),
+    ("(?:a{1,100})" * 30, None),
+    ("(?:a{1,100})" * 31, COUNTS),
+    ("(a{1,100}a?)" * 31, COUNTS),
+    ("(?:a{1,100}b)" * 99, None),
+    (r"(?:\w+\s+)" * 99, None),
+    (r"(?:\w+\s*)" * 99, COUNTS),
 ]
 
 ARITHMETIC = """
@@ -81,6 +123,18 @@ root ::= expr
 expr ::= term (("+" | "-") term)*
 term ::= factor (("*" | "/") factor)*
 factor ::= [0-9]+ | "(" expr ")"
+"""
+
+JSON = r"""
+root ::= value
+value ::= object | array | string | number | "true" | "false" | "null"
+object ::= "{" ws (pair ("," ws pair)*)? "}" ws
+pair ::= string ":" ws value
+array ::= "[" ws elements? "]" ws
+elements ::= value ("," ws value)*
+string ::= "\"" ([^"\\] | "\\" .)* "\"" ws
+number ::= "-"? [0-9]+ ("." [0-9]+)? ([eE] [-+]? [0-9]+)? ws
+ws ::= [ \t\n]*
 """
 
 GRAMMAR: list[tuple[str, str | None]] = [
@@ -92,14 +146,23 @@ GRAMMAR: list[tuple[str, str | None]] = [
     ('y ::= "a"{1,100}\nx ::= y{1,100}\nroot ::= x', COUNTS),
     ('root ::= x*\nx ::= "a"*', None),
     ('root ::= "a" ws* "b"\nws ::= [ \\t\\n]*', None),
-    ('root ::= line{1,50}\nline ::= "- " [^\\n]{1,200} "\\n"', COUNTS),
+    ('root ::= line{1,50}\nline ::= "- " [^\\n]{1,200} "\\n"', None),
     (ARITHMETIC, COUNTS),
     ('root ::= x{1,9}\nx ::= "a"*', COUNTS),
-    ('root ::= x{1,9}\nx ::= "a"* "b"', COUNTS),
+    ('root ::= x{1,9}\nx ::= "a"* "b"', None),
     ("\n".join(f"x{n} ::= x{n + 1}" for n in range(300)), DEEP),
     ('root ::= x+\nx ::= y y\ny ::= ""', None),
     ('root ::= root "a" | "b"', None),
     ("root ::= a\na ::= b\nb ::= root", None),
+    ('root ::= root root | "a"', COUNTS),
+    ('root ::= root "+" root | "a"', COUNTS),
+    ('root ::= x x | "a"\nx ::= root', COUNTS),
+    ('x ::= root\nroot ::= x x | "a"', COUNTS),
+    ('root ::= ws root root | "a"\nws ::= " "*', COUNTS),
+    ('root ::= root+ | "a"', COUNTS),
+    ('root ::= "(" root ")" root | "a"', None),
+    (JSON, None),
+    (JSON.replace("root ::= value", "root ::= object"), None),
     ("", None),
     ('start: "a" | "b"', None),
     ('root ::= "' + "a" * 65536 + '"', LONG),
@@ -118,7 +181,7 @@ SCHEMA: list[tuple[Any, str | None]] = [
     ({"properties": {name: {"pattern": "a"} for name in "abcdefghi"} | {"j": {"$ref": "#"}}}, "too many patterns"),
     ({"type": "object", "properties": {"pattern": {"type": "string"}}}, None),
     ({"type": "string", "pattern": "((a*)*)*"}, COUNTS),
-    ({"properties": {"a": {"items": [{"pattern": "((a{99}){99}){9}"}]}}}, COUNTS),
+    ({"properties": {"a": {"items": [{"pattern": "((a{99}){99}){99}"}]}}}, COUNTS),
     ({"type": "object", "patternProperties": {"((a*)*)*": {}}}, COUNTS),
     ({"properties": {f"p{number}": {} for number in range(300)}}, None),
     ({"properties": {f"p{number}": {} for number in range(301)}}, "too many optional properties"),
