@@ -11,4 +11,5 @@ template_messages.py  the messages of a conversation as chat templates take them
 efforts.py            how much a model is to think, of what it knows
 chat_template.py      the template that the options give instead of the model's
 grammar_limits.py     what takes a backend of grammars too long; structural_tags.py: the same of a guide of guides
+repetitions.py        in how many ways a text can be divided among the repetitions of an expression
 """

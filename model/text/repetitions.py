@@ -52,7 +52,7 @@ class Part:
 
     ways: int = 1
     run: int = 1
-    """The ways of what it ends with, since the last place that divides it."""
+    """The ways of what it ends with, since the last place that divides it, added up."""
     ends: int = 0
     """What that may have."""
     characters: int = 0
@@ -90,7 +90,8 @@ class Part:
             return self
         run, ends = other.run, other.ends
         if self.ends & other.first:
-            run, ends = _sum(self.run, other.ways), self.ends | other.characters
+            # What it begins with counts here, which is no more than all of it.
+            run, ends = _sum(self.run, max(other.ways, other.run)), self.ends | other.characters
         elif not other.least:
             run, ends = max(self.run, run), self.ends | ends
         tail, single = other.tail, other.single
@@ -99,7 +100,7 @@ class Part:
         elif tail & self.characters:
             tail = 0
         return Part(
-            max(self.ways, other.ways, run), run, ends,
+            self._ways(other, run), run, ends,
             self.characters | other.characters,
             self.first if self.least else self.first | other.first,
             0 if self.head & other.characters else self.head, tail, single,
@@ -109,15 +110,22 @@ class Part:
 
     def otherwise(self, other: Part) -> Part:
         """The one or the other."""
-        ways = _sum(self.ways, other.ways) if self.first & other.first else max(self.ways, other.ways)
+        one, two = max(self.ways, self.run), max(other.ways, other.run)
+        run = _sum(one, two) if self.first & other.first else max(one, two)
         characters = self.characters | other.characters
         return Part(
-            ways, ways, characters, characters, self.first | other.first,
+            self._ways(other, run), run, characters, characters, self.first | other.first,
             _both(self.head, self.characters, other.head, other.characters),
             _both(self.tail, self.characters, other.tail, other.characters), self.single and other.single,
-            min(self.least, other.least), None if self.most is None or other.most is None else max(self.most, other.most),
+            min(self.least, other.least),
+            None if self.most is None or other.most is None else max(self.most, other.most),
             self.begins | other.begins, max(self.recursions, other.recursions),
         )  # fmt: skip
+
+    def _ways(self, other: Part, added: int) -> int:
+        """Those of both, which add up where they are counted: of what is unbounded there is no more than one count."""
+        counted = self.most is not None and other.most is not None
+        return max(self.ways, other.ways, added if counted or added == SLOW else 1)
 
     def times(self, least: int, most: int | None) -> Part:
         """The part, so many times."""
@@ -134,9 +142,10 @@ class Part:
                 ways = count
             tail = tail if tail == self.characters else 0
         return Part(
-            ways, ways, self.characters, self.characters, self.first,
+            ways, max(ways, self.run), self.characters, self.characters, self.first,
             self.head if once and least else 0, tail if least else 0, self.single and once,
-            self.least * least, 0 if self.most == 0 else None if self.most is None or most is None else self.most * most,
+            self.least * least,
+            0 if self.most == 0 else None if self.most is None or most is None else self.most * most,
             self.begins, self.recursions if once else 2 * min(self.recursions, 1),
         )  # fmt: skip
 

@@ -114,8 +114,13 @@ REGEX: list[tuple[str, str | None]] = [
     ("(?:a{1,100})" * 31, COUNTS),
     ("(a{1,100}a?)" * 31, COUNTS),
     ("(?:a{1,100}b)" * 99, None),
+    ("(?:a{1,100})" * 20 + "(?:a{1,1100}b)", COUNTS),
     (r"(?:\w+\s+)" * 99, None),
     (r"(?:\w+\s*)" * 99, COUNTS),
+    ("(a{1,30}a{1,30}){1,16}", None),
+    ("(a{1,30}a{1,30}){1,17}", COUNTS),
+    (r"(\w+|\d+)+", None),
+    ("|".join(["a*"] * 16), COUNTS),
 ]
 
 ARITHMETIC = """
@@ -132,7 +137,7 @@ object ::= "{" ws (pair ("," ws pair)*)? "}" ws
 pair ::= string ":" ws value
 array ::= "[" ws elements? "]" ws
 elements ::= value ("," ws value)*
-string ::= "\"" ([^"\\] | "\\" .)* "\"" ws
+string ::= "\"" ([^"\\] | "\\" ["\\/bfnrtu])* "\"" ws
 number ::= "-"? [0-9]+ ("." [0-9]+)? ([eE] [-+]? [0-9]+)? ws
 ws ::= [ \t\n]*
 """
@@ -162,7 +167,7 @@ GRAMMAR: list[tuple[str, str | None]] = [
     ('root ::= root+ | "a"', COUNTS),
     ('root ::= "(" root ")" root | "a"', None),
     (JSON, None),
-    (JSON.replace("root ::= value", "root ::= object"), None),
+    (JSON.replace(" ws ", " ").replace("root ::= value", "root ::= object"), None),
     ("", None),
     ('start: "a" | "b"', None),
     ('root ::= "' + "a" * 65536 + '"', LONG),
