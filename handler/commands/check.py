@@ -26,8 +26,8 @@ from ...model.options.environment.reading import naming
 from ...model.options.finding import Finding, fact, note, warning
 from ...model.options.model_dir import HEAD, check_model
 from ...model.options.properties import gather
-from ...model.text.chat_template import chat_template
 from ...model.process.ending.start_errors import fetched
+from ...model.text.chat_template import chat_template
 from ...model.vllm.library.version import VERSIONS, vllm_version
 from ...model.vllm.library.version import refusal as version_refusal
 from ...model.vllm.library.version import warning as version_warning

@@ -247,7 +247,7 @@ def path_or_id(model: str, directory: str) -> str:
 
 
 def is_hub_id(name: str) -> bool:
-    """Whether a name may be one of the hub's, `ORG/NAME` or `NAME`: there is no such path, and it has not the form of one."""
+    """Whether a name may be one of the hub's, `ORG/NAME` or `NAME`: it has not a path's form, and is none here."""
     return not (Path(name).exists() or Path(name).is_absolute() or name.startswith(".") or name.count("/") > 1)
 
 

@@ -81,7 +81,7 @@ class OptionReader:
         return given[0] if given else None
 
     def names_given(self) -> dict[str, str]:
-        """By option, and by the engine's argument that it sets, the name by which it was given, where that is an alias."""
+        """By option, and by the engine's argument that it sets, the alias by which it was given; no others."""
         aliases = [(option_named(name), name) for option, (name, _) in self._given.items() if name != option]
         return {one: name for option, name in aliases if option for one in (option.name, option.argument) if one}
 

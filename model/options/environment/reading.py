@@ -53,9 +53,9 @@ def merge(
     like that they came from. `tgis`: the environment is one of TGI's, whether or not it names a model.
     """
     merged = Merged(dict(properties), {name: variable for name, variable in sources.items() if name in properties})
-    for name, variable in [*merged.sources.items()]:
+    for name, source in [*merged.sources.items()]:
         # Of two names that one option was given by, each has its own.
-        merged.sources |= {one: variable for one in _names(name) if one not in properties}
+        merged.sources |= {one: source for one in _names(name) if one not in properties}
     for variable, text in _given(environment, tgis=tgis):
         _take(merged, variable, text, written)
     _name_the_model(merged, model_dir, environment)

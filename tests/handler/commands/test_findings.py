@@ -81,7 +81,7 @@ def test_an_option_of_the_environment_is_told_by_its_variable(model_dir: Path, m
         ({"SM_VLLM_API_KEY": "secret"}, None),
         ({"SAGEMAKER_SECURE_MODE": "true"}, None),
         ({"SM_VLLM_MAX_LORAS": "many"}, "max_loras"),
-        ({"MODEL_ID": "a/b", "QUANTIZE": "eetq9"}, "quantize"),
+        ({"MODEL_ID": "a/b", "SPECULATE": "few"}, "speculative_draft_model"),
         ({"SM_VLLM_ENABLE_LORA": "perhaps"}, "enable_lora"),
     ],
     ids=str,
