@@ -21,7 +21,7 @@ from typing import Any, Protocol, cast
 
 import msgspec
 
-from ..model.errors import ModelNotFoundError, PayloadError, UnsupportedError
+from ..model.errors import Fault, ModelNotFoundError, PayloadError, UnsupportedError
 from ..model.generation import Conversation, Generation
 from ..model.media.images import image_parts
 from ..model.options import Settings
@@ -83,7 +83,7 @@ class _None:
         return False
 
     def key(self, name: str) -> str:
-        raise UnsupportedError("adapters: this endpoint has none (option.enable_lora)", "adapters")
+        raise UnsupportedError.because(Fault("adapters", "this endpoint has none (option.enable_lora)"))
 
 
 NO_ADAPTERS: AdapterNames = _None()
@@ -166,7 +166,7 @@ def with_adapters(call: ParsedRequest, selected: str | Sequence[str], adapters: 
         names = list(selected)
     else:
         expected = f"a name for each of the {len(generations)} inputs"
-        raise PayloadError(f"adapters: expected {expected}, got {len(selected)} names", "adapters")
+        raise PayloadError.because(Fault("adapters", expected=expected, given=f"{len(selected)} names"))
     keys = {name: adapters.key(name) for name in dict.fromkeys(names) if name}
     return replace(
         call,

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from ..model.errors import UnsupportedError
+from ..model.errors import Fault, UnsupportedError
 from ..model.options import Settings
 from .base import Payload, Request, Response
 from .common.json_body import KIND
@@ -44,7 +44,7 @@ class Control(Protocol):
 
 class _None:
     def answer(self, payload: Payload, request: Request) -> Response:
-        raise UnsupportedError(f"{KIND}: nobody is there to serve it", KIND)
+        raise UnsupportedError.because(Fault(KIND, "nobody is there to serve it"))
 
 
 NO_CONTROL: Control = _None()

@@ -17,6 +17,7 @@ from dataclasses import replace
 
 from ..model.errors import (
     AdapterError,
+    Fault,
     GenerationError,
     LmiError,
     ModelNotFoundError,
@@ -162,7 +163,9 @@ def _check_query(request: Request, user_dialects: Sequence[Dialect] = ()) -> Non
     route = way_of(request, user_dialects).route
     if route is not None and route.body:
         name = route.body
-        raise PayloadError(f"{name}: expected the request as JSON in this query parameter, but there is none", name)
+        raise PayloadError.because(
+            Fault(name, expected="the request as JSON in this query parameter, but there is none")
+        )
 
 
 def read_body(request: Request) -> Payload:

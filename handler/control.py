@@ -12,7 +12,7 @@ from ..formatters import Request, Response
 from ..formatters.base import Payload
 from ..formatters.common.fields import handle_unknown_field
 from ..formatters.control import CANCEL, CLOSE, KIND, KINDS, NEW_SESSION, REQUEST_ID
-from ..model.errors import NotFoundError, PayloadError, RequestCancelledError
+from ..model.errors import Fault, NotFoundError, PayloadError, RequestCancelledError
 from ..model.options import Settings
 from .admission import Admission
 from .sessions.requests import NOT_PARSED, Sessions
@@ -58,7 +58,7 @@ def cancel(admission: Admission, request_id: object) -> str:
         raise PayloadError.of(REQUEST_ID, request_id, expected)
     found = admission.named(request_id)
     if not found:
-        raise NotFoundError(f"{REQUEST_ID}: no request {request_id[:128]} is running here", REQUEST_ID)
+        raise NotFoundError.because(Fault(REQUEST_ID, f"no request {request_id[:128]} is running here"))
     for exchange in found:
         exchange.expire(RequestCancelledError(f"the request was cancelled ({CANCEL})"))
     log.info("request %s cancelled", request_id[:128])

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...model.conversation import Text as TextPart
-from ...model.errors import ParameterError
+from ...model.errors import Fault, ParameterError
 from ...model.options import Settings
 from ..common.forms import Form, Listed, Tagged
 from ..common.kinds import Boolean, Filled, Text
@@ -234,7 +234,7 @@ def read_conversation(
     if last != "assistant" or continues:
         _say(builder, last, said, found, settings)
     if not any(message.role != "system" for message in builder.messages()):
-        raise ParameterError("messages: expected at least one message from the role user", "messages")
+        raise ParameterError.because(Fault("messages", expected="at least one message from the role user"))
     return builder, continues
 
 
@@ -281,6 +281,6 @@ def _check_beginning(last: str | Blocks, place: str) -> None:
     if isinstance(last, str):
         return
     if last.calls:
-        raise ParameterError(f"{place}: expected tool_result blocks after the last tool_use blocks", place)
+        raise ParameterError.because(Fault(place, expected="tool_result blocks after the last tool_use blocks"))
     if not last.parts:
-        raise ParameterError(f"{place}: expected a text that the answer goes on with", place)
+        raise ParameterError.because(Fault(place, expected="a text that the answer goes on with"))

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ...model.errors import ThreadError, UnsupportedError
+from ...model.errors import Fault, ThreadError, UnsupportedError
 from ...model.generation import Conversation, Generation, Sampling, StructuredOutput
 from ...model.options import Settings
 from ..base import ParsedRequest, Payload, Request
@@ -48,7 +48,7 @@ class NoServers:
 
     def read(self, name: str, given: Any) -> None:
         if given != []:
-            raise UnsupportedError(f"{name}: not supported", name)
+            raise UnsupportedError.because(Fault(name, "not supported"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from datetime import date
 from typing import Any
 
-from ...model.errors import NotFoundError, PayloadError, one_line
+from ...model.errors import Fault, NotFoundError, PayloadError, one_line
 from ...model.options import Settings
 from ..base import Payload, Request
 from ..common.fields import Table, two_values
@@ -141,5 +141,5 @@ def read_payload(payload: Payload, request: Request) -> Payload:
         if value is not None and name not in FIELDS:
             shown = one_line(name[:256])[:64]
             how = f"the header {EXTRAS}: pass-through lets it through, ignore drops it"
-            raise PayloadError(f"{shown}: an extra parameter, which this API does not have; {how}", shown)
+            raise PayloadError.because(Fault(shown, f"an extra parameter, which this API does not have; {how}"))
     return payload

@@ -53,7 +53,7 @@ class Parameter:
         """The error for a value that is not the default, where that is all that is supported."""
         why = f" ({self.why})" if self.why else ""
         if self.default in (None, ""):
-            return UnsupportedError(f"{shown}: not supported{why}", shown)
+            return UnsupportedError.because(Fault(shown, f"not supported{why}"))
         return UnsupportedError.of(shown, value, f"{self.default}, the only value that is supported{why}")
 
     @property
@@ -170,7 +170,7 @@ class Table(dict[str, Parameter], Nested):
                 expected = kind.description
                 if name in given:
                     raise PayloadError.of(shown, None, expected)
-                raise PayloadError(f"{shown}: expected {expected}, but there is no such field", shown)
+                raise PayloadError.because(Fault(shown, expected=f"{expected}, but there is no such field"))
         if self.either is not None:
             self._check_either(prefix, given, *self.either)
 
@@ -178,9 +178,9 @@ class Table(dict[str, Parameter], Nested):
         there = [name for name in (one, other) if given.get(name) is not None]
         if not there:
             expected = f"{self[one].kind.description}, or a field {other}"
-            raise PayloadError(f"{prefix}{one}: expected {expected}, but there is none", f"{prefix}{one}")
+            raise PayloadError.because(Fault(f"{prefix}{one}", expected=f"{expected}, but there is none"))
         if len(there) > 1:
-            raise ParameterError(f"{prefix}{other}: cannot be combined with {one}", f"{prefix}{other}")
+            raise ParameterError.because(Fault(f"{prefix}{other}", f"cannot be combined with {one}"))
 
 
 def _same(one: Any, other: Any) -> bool:
@@ -190,7 +190,9 @@ def _same(one: Any, other: Any) -> bool:
 
 def two_values(name: str, other: str) -> ParameterError:
     """The error for a parameter that is given by two of its names with two values; with one value they are one."""
-    return ParameterError(f"{name}: the same parameter as {other}, which has another value; set only one of them", name)
+    return ParameterError.because(
+        Fault(name, f"the same parameter as {other}, which has another value; set only one of them")
+    )
 
 
 def add_values(

@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...model.errors import ParameterError, PayloadError, RequestError, UnsupportedError
+from ...model.errors import Fault, ParameterError, PayloadError, RequestError, UnsupportedError
 from ...model.options import Settings
 from ..dialect import JsonSchema
 from .fields import handle_unknown_field
@@ -213,7 +213,9 @@ class Listed(Nested):
         if len(given) < self.least:
             raise ParameterError.of(name, given, f"{self.description}, at least {self.least}")
         if self.most is not None and len(given) > self.most:
-            raise ParameterError(f"{name}: expected at most {self.most} {self.noun}, got {len(given)}", name)
+            raise ParameterError.because(
+                Fault(name, expected=f"at most {self.most} {self.noun}", given=str(len(given)))
+            )
         return given
 
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from ...model.errors import ParameterError, PayloadError, UnsupportedError
+from ...model.errors import Fault, ParameterError, PayloadError, UnsupportedError
 from ...model.generation import StructuredOutput
 from ...model.options import Settings
 from ..base import encode
@@ -60,7 +60,7 @@ def one_guide(guide: AskedGuide, name: str, other: AskedGuide, other_name: str) 
     Clients that do not know which names a server has send one by several (guidance).
     """
     if other.output != guide.output:
-        raise ParameterError(f"{other_name}: cannot be combined with {name}", other_name)
+        raise ParameterError.because(Fault(other_name, f"cannot be combined with {name}"))
     return guide
 
 
@@ -138,7 +138,7 @@ class Unserved:
 
     def read(self, name: str, given: Any) -> None:
         if given:
-            raise UnsupportedError(f"{name}: not supported", name)
+            raise UnsupportedError.because(Fault(name, "not supported"))
 
 
 def _guide(sets: str, kind: Kind) -> Made:

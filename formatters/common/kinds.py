@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from ...model.errors import ParameterError, PayloadError
+from ...model.errors import Fault, ParameterError, PayloadError
 from ...model.options import Settings
 from ..dialect import JsonSchema
 from .schemas import ANY, BOOLEAN, FILLED, NULL, OBJECT, STRING, array, one_of
@@ -196,7 +196,9 @@ class Texts:
             if not text:
                 raise ParameterError.of(f"{name}[{index}]", text, "a non-empty string")
         if len(given) > TEXTS or sum(map(len, given)) > TEXTS_LENGTH:
-            raise ParameterError(f"{name}: expected at most {TEXTS} strings of {TEXTS_LENGTH} characters in all", name)
+            raise ParameterError.because(
+                Fault(name, expected=f"at most {TEXTS} strings of {TEXTS_LENGTH} characters in all")
+            )
         return tuple(given)
 
 
@@ -269,7 +271,7 @@ class Tree(Object):
             level = [inner for inner in members if isinstance(inner, dict | list)]
             if not level:
                 return tree
-        raise ParameterError(f"{name}: expected at most {DEPTH} levels", name)
+        raise ParameterError.because(Fault(name, expected=f"at most {DEPTH} levels"))
 
 
 @dataclass(frozen=True, slots=True)

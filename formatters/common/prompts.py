@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from ...model.errors import ParameterError, PayloadError
+from ...model.errors import Fault, ParameterError, PayloadError
 from ..dialect import JsonSchema
 from .kinds import ID, LARGEST_ID, Filled, Integer, Text
 from .schemas import array, one_of
@@ -53,7 +53,7 @@ class Prompts:
         if isinstance(given[0], int):
             return (_ids(name, given),)
         if len(given) > self.most:
-            raise ParameterError(f"{name}: expected at most {self.most} of them, got {len(given)}", name)
+            raise ParameterError.because(Fault(name, expected=f"at most {self.most} of them", given=str(len(given))))
         # All are of the first one's kind, as in OpenAI's schema.
         read = self._text.read if isinstance(given[0], str) else _ids
         return tuple(read(f"{name}[{index}]", one) for index, one in enumerate(given))
@@ -70,7 +70,7 @@ class Ids:
         if not isinstance(given, list):
             raise PayloadError.of(name, given, self.description)
         if len(given) > IDS:
-            raise ParameterError(f"{name}: expected at most {IDS} token ids", name)
+            raise ParameterError.because(Fault(name, expected=f"at most {IDS} token ids"))
         one = Integer(0, LARGEST_ID)
         return tuple(one.read(f"{name}[{index}]", value) for index, value in enumerate(given))
 

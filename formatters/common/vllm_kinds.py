@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ...model.errors import ParameterError, PayloadError, UnsupportedError
+from ...model.errors import Fault, ParameterError, PayloadError, UnsupportedError
 from ...model.generation import FITTING
 from ...model.options import Settings
 from ..base import encode
@@ -43,7 +43,7 @@ class Biases:
         biases: dict[int, float] = {}
         entries = Object().read(name, given)
         if len(entries) > BIASES:
-            raise ParameterError(f"{name}: expected at most {BIASES} token ids", name)
+            raise ParameterError.because(Fault(name, expected=f"at most {BIASES} token ids"))
         for key, value in entries.items():
             if not (key.isascii() and key.isdecimal() and len(key) <= 10 and int(key) <= LARGEST_ID):
                 raise ParameterError.of(f"{name}.{key[:32]}", key, "a token id as the key")
@@ -91,7 +91,7 @@ class Salt:
             raise PayloadError.of(name, given, self.description)
         if not 0 < len(given) <= SALT:
             # It is a secret.
-            raise ParameterError(f"{name}: expected {self.description}, got {len(given)}", name)
+            raise ParameterError.because(Fault(name, expected=self.description, given=str(len(given))))
         return given
 
 
@@ -105,10 +105,12 @@ class Arguments:
     def read(self, name: str, given: Any) -> dict[str, Any]:
         entries = Object().read(name, given)
         if len(entries) > ARGUMENTS:
-            raise ParameterError(f"{name}: expected at most {ARGUMENTS} entries, got {len(entries)}", name)
+            raise ParameterError.because(Fault(name, expected=f"at most {ARGUMENTS} entries", given=str(len(entries))))
         read = {key: _argument(f"{name}.{key[:64]}", value) for key, value in entries.items()}
         if (size := len(encode(read))) > ARGUMENTS_BYTES:
-            raise ParameterError(f"{name}: expected at most {ARGUMENTS_BYTES} bytes as JSON, got {size}", name)
+            raise ParameterError.because(
+                Fault(name, expected=f"at most {ARGUMENTS_BYTES} bytes as JSON", given=f"{size}")
+            )
         return read
 
 
@@ -185,9 +187,9 @@ class RequestTemplate(Nested):
         if not settings.request_chat_template:
             # The owner brings it (option.chat_template), not clients.
             why = "a template is a program, and option.request_chat_template is false"
-            raise UnsupportedError(f"{name}: not supported ({why})", name)
+            raise UnsupportedError.because(Fault(name, f"not supported ({why})"))
         if not isinstance(given, str):
             raise PayloadError.of(name, given, "Jinja text")
         if not 0 < len(given) <= TEMPLATE:
-            raise ParameterError(f"{name}: expected 1 to {TEMPLATE} characters, got {len(given)}", name)
+            raise ParameterError.because(Fault(name, expected=f"1 to {TEMPLATE} characters", given=str(len(given))))
         return given

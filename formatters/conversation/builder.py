@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from ...model.conversation import Call, Message
-from ...model.errors import ParameterError, PayloadError
+from ...model.errors import Fault, ParameterError, PayloadError
 from ..base import encode
 from ..common.kinds import Tree
 from ..common.schemas import STRING, one_of
@@ -161,8 +161,8 @@ class Builder:
     def _add(self, message: Message, content: str | Content) -> None:
         self._count += 1 + len(message.calls) + (0 if isinstance(content, str) else len(content.parts))
         if self._count > MAX_MESSAGES:
-            raise ParameterError(
-                f"{self._field}: expected at most {MAX_MESSAGES} messages, their parts and calls included", self._field
+            raise ParameterError.because(
+                Fault(self._field, expected=f"at most {MAX_MESSAGES} messages, their parts and calls included")
             )
         for index, name in () if isinstance(content, str) else content.fields.items():
             path = f"prompt.messages[{len(self._messages)}].content[{index}]"

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...model.conversation import Image, Part, Text
-from ...model.errors import ParameterError, PayloadError, UnsupportedError
+from ...model.errors import Fault, ParameterError, PayloadError, UnsupportedError
 from ...model.options import Settings
 from ..common.forms import Form, Tagged
 from ..common.kinds import Nested
@@ -140,7 +140,9 @@ class Contents(Nested):
         if not isinstance(given, list):
             raise PayloadError.of(name, given, self.description)
         if len(given) > MAX_MESSAGES:
-            raise ParameterError(f"{name}: expected at most {MAX_MESSAGES} {self.noun}, got {len(given)}", name)
+            raise ParameterError.because(
+                Fault(name, expected=f"at most {MAX_MESSAGES} {self.noun}", given=str(len(given)))
+            )
         for index, one in enumerate(given):
             place = f"{name}[{index}]"
             try:

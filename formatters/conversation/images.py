@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ...model.errors import ParameterError, PayloadError
+from ...model.errors import Fault, ParameterError, PayloadError
 from ..common.kinds import Object, Text
 from ..common.schemas import FILLED, objects, one_of
 from ..dialect import JsonSchema
@@ -53,7 +53,7 @@ class ImageUrl:
         if given is None:
             # vLLM's server takes an image that it has seen by its uuid (docs/decisions.md: Images by their names).
             expected = "a URL, or an object with it; no image is known by its uuid"
-            raise PayloadError(f"{name}: expected {expected}", name)
+            raise PayloadError.because(Fault(name, expected=expected))
         image = Object().read(name, given)
         if image.get("detail") is not None:
             DETAIL.read(f"{name}.detail", image["detail"])

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ...model.errors import UnsupportedError
+from ...model.errors import Fault, UnsupportedError
 from ...model.options.settings import RESERVED_VARIABLES, Settings
 
 __all__ = ["NONE", "read_template_arguments", "think"]
@@ -49,9 +49,9 @@ def read_template_arguments(given: Mapping[str, Any]) -> dict[str, Any]:
     """The variables of `chat_template_kwargs`; raises UnsupportedError for what is none of the template's."""
     if "chat_template" in given:
         field = "chat_template_kwargs.chat_template"
-        raise UnsupportedError(f"{field}: not supported in a request, set option.chat_template", field)
+        raise UnsupportedError.because(Fault(field, "not supported in a request, set option.chat_template"))
     for name in RESERVED_VARIABLES:
         if name in given:
             field = f"chat_template_kwargs.{name}"
-            raise UnsupportedError(f"{field}: not supported, expected variables of the chat template", field)
+            raise UnsupportedError.because(Fault(field, "not supported, expected variables of the chat template"))
     return dict(given)

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...model.errors import ParameterError, UnsupportedError
+from ...model.errors import Fault, ParameterError, UnsupportedError
 from ...model.options import Settings
 from ..common.fields import log_once
 from ..common.forms import Form
@@ -95,7 +95,7 @@ def use(
     offered = every if choice.allowed is None else [offer for offer in every if offer.name in choice.allowed]
     if not offered:
         if choice.word == "required":
-            raise ParameterError(f"{place}: a call is required, and there are no tools to call", place)
+            raise ParameterError.because(Fault(place, "a call is required, and there are no tools to call"))
         return ToolUse()
     own: dict[str, str] = {}
     for index, offer in enumerate(offered):

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ...model.errors import LmiError, UnsupportedError
+from ...model.errors import Fault, LmiError, UnsupportedError
 from ...model.generation import Generation, Sampling
 from ...model.options import Settings
 from ..base import ParsedRequest, Payload, Request, Response
@@ -143,7 +143,7 @@ def framing_of(stream: bool | None, settings: Settings, usual: Framing = LINES) 
 def refuse_several(parameters: Parameters) -> None:
     """What a stream has no place for: several sequences, or one that is chosen when all of them have ended."""
     if name := parameters.several:
-        raise UnsupportedError(f"{name}: above 1 is not supported with streaming", name)
+        raise UnsupportedError.because(Fault(name, "above 1 is not supported with streaming"))
 
 
 DIALECT = Dialect(

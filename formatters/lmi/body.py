@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
-from ...model.errors import ParameterError, PayloadError
+from ...model.errors import Fault, ParameterError, PayloadError
 from ...model.options import Settings
 from ..base import Payload
 from ..common.fields import Parameter, Table
@@ -31,7 +31,7 @@ class Input:
 
     def read(self, name: str, given: Any) -> str:
         if isinstance(given, list) and all(isinstance(text, str) for text in given):
-            raise PayloadError(f"{name}: a list of prompts is not supported, expected {self.description}", name)
+            raise PayloadError.because(Fault(name, f"a list of prompts is not supported, expected {self.description}"))
         if not isinstance(given, str) or not given:
             raise PayloadError.of(name, given, self.description)
         return given
@@ -50,7 +50,7 @@ class Inputs:
         if not isinstance(given, list) or not given:
             raise PayloadError.of(name, given, self.description)
         if len(given) > INPUTS:
-            raise ParameterError(f"{name}: expected at most {INPUTS} texts, got {len(given)}", name)
+            raise ParameterError.because(Fault(name, expected=f"at most {INPUTS} texts", given=str(len(given))))
         for index, text in enumerate(given):
             if not isinstance(text, str) or not text:
                 raise PayloadError.of(f"{name}[{index}]", text, Input.description)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ...model.errors import ParameterError, PayloadError, UnsupportedError
+from ...model.errors import Fault, ParameterError, PayloadError, UnsupportedError
 from ...model.generation import Embedding, Generation
 from ...model.options import Settings
 from ..base import ParsedRequest, Payload, Request, encode
@@ -95,7 +95,7 @@ def parse(payload: Payload, request: Request, settings: Settings, refuse: Render
     for name in GENERATION & (given.keys() if isinstance(given, dict) else set[str]()):
         if payload["parameters"][name] is not None:
             shown = f"parameters.{name}"
-            raise UnsupportedError(f"{shown}: this model makes embeddings and generates no text", shown)
+            raise UnsupportedError.because(Fault(shown, "this model makes embeddings and generates no text"))
     values, names = BODY.read("", payload, settings)
     if (parameters := values.pop("parameters")) is not None:
         add_values(values, names, *parameters)

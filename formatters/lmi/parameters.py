@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...model.errors import ParameterError, UnsupportedError
+from ...model.errors import Fault, ParameterError, UnsupportedError
 from ...model.generation import Beams, Sampling
 from ..client_fields import Paths
 from ..common.fields import Parameter, paths_of
@@ -223,7 +223,7 @@ def _beams(values: dict[str, Any], names: dict[str, str]) -> str:
     for key in NOT_WITH_BEAMS:
         # Here a temperature of 0 stands for greedy decoding; what is not named is a default of drawing.
         if key in names and values[key] != (0 if key == "temperature" else DEFAULTS.get(key)):
-            raise UnsupportedError(f"{names[key]}: cannot be combined with {name} above 1", names[key])
+            raise UnsupportedError.because(Fault(names[key], f"cannot be combined with {name} above 1"))
     values["n"], values["best_of"] = (width if n == 1 else n), None
     values["beams"] = Beams(
         width=width, length_penalty=values["length_penalty"], early_stopping=values["early_stopping"]

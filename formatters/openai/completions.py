@@ -8,7 +8,7 @@ Choice number `prompt * n + sequence` is a sequence's.
 
 from __future__ import annotations
 
-from ...model.errors import ParameterError
+from ...model.errors import Fault, ParameterError
 from ...model.generation import Generation, Sampling
 from ...model.options import Settings
 from ..base import INVOCATIONS, ParsedRequest, Payload, Request
@@ -35,7 +35,7 @@ def parse(payload: Payload, request: Request, settings: Settings) -> ParsedReque
     streams, usage, continuous_usage = read_streaming(values)
     n = values.get("n", 1)
     if len(prompts) * max(n, values.get("best_of", n)) > CHOICES:
-        raise ParameterError(f"prompt: expected at most {CHOICES} choices, prompts times n or best_of", "prompt")
+        raise ParameterError.because(Fault("prompt", expected=f"at most {CHOICES} choices, prompts times n or best_of"))
     echo = values.get("echo", False)
     if echo:
         check_echo(sum(len(prompt) for prompt in prompts if isinstance(prompt, str)), n, settings)

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ...model.errors import ParameterError, UnsupportedError
+from ...model.errors import Fault, ParameterError, UnsupportedError
 from ...model.generation import Conversation
 from ...model.options import Settings
 from ..common.forms import Form, Listed, Tagged, Unread
@@ -137,7 +137,7 @@ def check_ends(*, continues: bool, prompts: bool) -> None:
     """Raises ParameterError where the last message is to be gone on with and a new one to be begun."""
     if continues and prompts:
         name = "continue_final_message"
-        raise ParameterError(f"{name}: cannot be combined with add_generation_prompt", name)
+        raise ParameterError.because(Fault(name, "cannot be combined with add_generation_prompt"))
 
 
 def read_unanswered(values: Mapping[str, Any], settings: Settings) -> tuple[Conversation, dict[str, str]]:

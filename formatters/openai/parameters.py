@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from ...model.errors import ParameterError, UnsupportedError
+from ...model.errors import Fault, ParameterError, UnsupportedError
 from ...model.generation import Sampling
 from ...model.options import Settings
 from ..common.fields import Parameter, Table, harmless, unserved
@@ -177,14 +177,16 @@ def check_echo(length: int, n: int, settings: Settings) -> None:
     """Raises ParameterError where `n` echoes are too long for an answer: a prompt may be cut, they are not."""
     most = settings.limits.max_answer_bytes
     if length * n > most:
-        raise ParameterError(f"echo: expected at most {most} characters in all (option.max_answer_bytes)", "echo")
+        raise ParameterError.because(
+            Fault("echo", expected=f"at most {most} characters in all (option.max_answer_bytes)")
+        )
 
 
 def sampling_of(values: Mapping[str, Any], *, streams: bool, max_tokens: int | None, **more: Any) -> Sampling:
     """The sampling that the fields ask for; raises RequestError where they contradict each other."""
     prompt_logprobs = values.get("prompt_logprobs")
     if prompt_logprobs is not None and streams:
-        raise UnsupportedError("prompt_logprobs: not supported with stream: true", "prompt_logprobs")
+        raise UnsupportedError.because(Fault("prompt_logprobs", "not supported with stream: true"))
     min_tokens = values.get("min_tokens", 0)
     if max_tokens is not None and min_tokens > max_tokens:
         raise ParameterError.of("min_tokens", min_tokens, f"an integer up to {max_tokens} (max_tokens)")
@@ -201,5 +203,5 @@ def _best_of(values: Mapping[str, Any], streams: bool) -> int | None:
     if best_of < n:
         raise ParameterError.of("best_of", best_of, f"an integer from {n} (n) to {SEQUENCES}")
     if streams:
-        raise UnsupportedError(f"best_of: above n ({n}) is not supported with stream: true", "best_of")
+        raise UnsupportedError.because(Fault("best_of", f"above n ({n}) is not supported with stream: true"))
     return int(best_of)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from ...model.errors import UnsupportedError
+from ...model.errors import Fault, UnsupportedError
 from ..base import Payload
 from ..common.vllm_fields import SAMPLED
 from .parameters import CHAT_ROWS, STREAM_OPTIONS
@@ -62,4 +62,4 @@ def refuse_others(payload: Payload, accepted: Collection[str]) -> None:
         value = given.get(name)
         if name in accepted or value is None or value is False or value in ([], {}, *ASKS_NOTHING.get(name, ())):
             continue
-        raise UnsupportedError(f"{name}: not supported, the responses of this API cannot show it", name)
+        raise UnsupportedError.because(Fault(name, "not supported, the responses of this API cannot show it"))

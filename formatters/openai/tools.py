@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from ...model.errors import ParameterError
+from ...model.errors import Fault, ParameterError
 from ..client_fields import Paths
 from ..common.fields import Parameter
 from ..common.forms import Form, Listed, Tagged, TextOr
@@ -75,7 +75,7 @@ def read_tools(values: Mapping[str, Any]) -> tuple[ToolUse, bool]:
         choice = _choice(values.get("tool_choice", "auto"), [offer.name for offer in offers])
         return use(offers, choice, "tool_choice", "tools[].function", "tools[].function.parameters"), False
     if modern:
-        raise ParameterError(f"{legacy[0]}: cannot be combined with {modern[0]}", legacy[0])
+        raise ParameterError.because(Fault(legacy[0], f"cannot be combined with {modern[0]}"))
     offers = [_function(one, f"functions[{index}]") for index, one in enumerate(values.get("functions", ()))]
     choice = _function_call(values.get("function_call", "auto"), [offer.name for offer in offers])
     used = use(offers, choice, "function_call", "functions[]", "functions[].parameters")

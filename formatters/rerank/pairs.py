@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...model.errors import UnsupportedError
+from ...model.errors import Fault, UnsupportedError
 from ...model.generation import Embedding, Generation, Scoring
 from ...model.options import Settings
 from ..base import Request
@@ -81,7 +81,7 @@ class Pairs:
     def _embedded(self, values: Mapping[str, Any], request: Request) -> tuple[Generation, ...]:
         for key, field in ONLY_SCORING.items():
             if values.get(key):
-                raise UnsupportedError(f"{field}: this model makes embeddings, which have none", field)
+                raise UnsupportedError.because(Fault(field, "this model makes embeddings, which have none"))
         embedding = Embedding(normalize=True, truncate=values["truncate"], cut=values["cut"])
         return tuple(
             Generation(request_id=request.request_id, prompt=one.text, embedding=embedding)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...model.errors import ParameterError, PayloadError
+from ...model.errors import Fault, ParameterError, PayloadError
 from ...model.options import Settings
 from ..base import ParsedRequest, Payload, Request, encode
 from ..common.embedding_reply import EmbeddingEncoder
@@ -50,7 +50,7 @@ def parse(payload: Payload, request: Request, settings: Settings) -> ParsedReque
     queries, documents = values["queries"], values["documents"]
     if len(queries) not in (1, len(documents)):
         expected = f"one of them, or as many as there are {names[1]} ({len(documents)})"
-        raise ParameterError(f"{names[0]}: expected {expected}, got {len(queries)}", names[0])
+        raise ParameterError.because(Fault(names[0], expected=expected, given=str(len(queries))))
     pairs = Pairs(queries, documents)
     generations = pairs.generations(values, request, settings, activation=values["activation"])
     identity = Identity.new("score-", settings.model_name)

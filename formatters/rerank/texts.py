@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, cast
 
-from ...model.errors import ParameterError, PayloadError, UnsupportedError
+from ...model.errors import Fault, ParameterError, PayloadError, UnsupportedError
 from ..common.schemas import FILLED, STRING, array, objects, one_of
 
 __all__ = ["MAX_TEXTS", "Inputs", "Query", "Text", "Texts"]
@@ -52,7 +52,7 @@ class Texts:
         if not isinstance(given, list) or not given:
             raise PayloadError.of(name, given, self.description)
         if len(given) > MAX_TEXTS:
-            raise ParameterError(f"{name}: expected at most {MAX_TEXTS} texts, got {len(given)}", name)
+            raise ParameterError.because(Fault(name, expected=f"at most {MAX_TEXTS} texts", given=str(len(given))))
         return tuple(Text(_text(one, f"{name}[{index}]"), f"{name}[{index}]") for index, one in enumerate(given))
 
 
@@ -64,7 +64,7 @@ def _text(given: Any, field: str) -> str:
     members = cast("dict[str, Any]", given)
     if "content" in members:
         place = f"{field}.content"
-        raise UnsupportedError(f"{place}: expected a field text in its place: images are not ranked here", place)
+        raise UnsupportedError.because(Fault(place, "expected a field text in its place: images are not ranked here"))
     text = members.get("text")
     if not isinstance(text, str):
         raise PayloadError.of(f"{field}.text", text, "a string")
@@ -91,7 +91,7 @@ class Inputs:
         if isinstance(given[0], str):
             return [_input(name, given, self.description)], True
         if len(given) > MAX_TEXTS:
-            raise ParameterError(f"{name}: expected at most {MAX_TEXTS} of them, got {len(given)}", name)
+            raise ParameterError.because(Fault(name, expected=f"at most {MAX_TEXTS} of them", given=str(len(given))))
         return [_input(f"{name}[{index}]", one, "a list of one or two texts") for index, one in enumerate(given)], False
 
 

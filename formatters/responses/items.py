@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ...model.errors import PayloadError, UnsupportedError
+from ...model.errors import Fault, PayloadError, UnsupportedError
 from ...model.options import Settings
 from ..common.forms import Form, Listed, Tagged, TextOr, Unread
 from ..common.kinds import Filled, Nested, Text
@@ -35,8 +35,8 @@ Read = dict[str, Any]
 def _image(read: Read, content: Content, place: str, settings: Settings) -> None:
     if "image_url" not in read:
         if "file_id" in read:
-            raise UnsupportedError(f"{place}.file_id: not supported, expected image_url", f"{place}.file_id")
-        raise PayloadError(f"{place}.image_url: expected a string, got None", f"{place}.image_url")
+            raise UnsupportedError.because(Fault(f"{place}.file_id", "not supported, expected image_url"))
+        raise PayloadError.because(Fault(f"{place}.image_url", expected="a string", given="None"))
     content.image(read_url(read["image_url"], f"{place}.image_url"), f"{place}.image_url")
 
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ...model.errors import ParameterError
+from ...model.errors import Fault, ParameterError
 from ...model.generation import StructuredOutput
 from ..base import Payload
 from ..common.fields import Parameter, Table, harmless, unserved
@@ -72,13 +72,15 @@ class Metadata:
     def read(self, name: str, given: Any) -> dict[str, str]:
         pairs = Object().read(name, given)
         if len(pairs) > PAIRS:
-            raise ParameterError(f"{name}: expected at most {PAIRS} pairs, got {len(pairs)}", name)
+            raise ParameterError.because(Fault(name, expected=f"at most {PAIRS} pairs", given=str(len(pairs))))
         for key, value in pairs.items():
             place = f"{name}.{key[:KEY_LENGTH]}"
             if len(key) > KEY_LENGTH:
-                raise ParameterError(f"{place}: expected a key of at most {KEY_LENGTH} characters", place)
+                raise ParameterError.because(Fault(place, expected=f"a key of at most {KEY_LENGTH} characters"))
             if len(Text().read(place, value)) > VALUE_LENGTH:
-                raise ParameterError(f"{place}: expected at most {VALUE_LENGTH} characters, got {len(value)}", place)
+                raise ParameterError.because(
+                    Fault(place, expected=f"at most {VALUE_LENGTH} characters", given=str(len(value)))
+                )
         return pairs
 
 

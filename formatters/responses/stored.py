@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from ...model.engine import EngineInfo
-from ...model.errors import NotFoundError, ParameterError, PreviousResponseError, UnsupportedError
+from ...model.errors import Fault, NotFoundError, ParameterError, PreviousResponseError, UnsupportedError
 from ...model.options import Settings
 from ..base import Request, Response, encode
 from ..common.kinds import Filled
@@ -67,9 +67,11 @@ def answered_items(
     # number of them, and between two the other threads go on.
     items = b"[" + b",".join([encode(item) for item in (*previous, *listed(given))]) + b"]"
     if (size := len(items)) > store.max_bytes:
-        raise ParameterError(
-            f"store: the input has {size} bytes, expected at most {store.max_bytes} (option.response_store_max_bytes)",
-            "store",
+        raise ParameterError.because(
+            Fault(
+                "store",
+                f"the input has {size} bytes, expected at most {store.max_bytes} (option.response_store_max_bytes)",
+            )
         )
     return items
 
@@ -79,9 +81,8 @@ def previous_items(response_id: str | None, store: ResponseStore | None) -> list
     if response_id is None:
         return []
     if store is None:
-        raise UnsupportedError(
-            f"previous_response_id: not supported, responses are not kept here ({OPTION} is not set)",
-            "previous_response_id",
+        raise UnsupportedError.because(
+            Fault("previous_response_id", f"not supported, responses are not kept here ({OPTION} is not set)")
         )
     kept = store.get(response_id)
     if kept is None:
@@ -123,18 +124,18 @@ class _KeptItems:
         """The item; raises RequestError."""
         Filled().read(f"{place}.id", item_id)
         if item_id in self._given:
-            raise ParameterError(f"{place}.id: the item {item_id[:128]!r} is there already", f"{place}.id")
+            raise ParameterError.because(Fault(f"{place}.id", f"the item {item_id[:128]!r} is there already"))
         self._given.add(item_id)
         if self._store is None:
             told = (
                 f"not supported, responses are not kept here ({OPTION} is not set): send the item itself, as clients do"
             )
-            raise UnsupportedError(f"{place}.type: 'item_reference' is {told} with store: false", f"{place}.type")
+            raise UnsupportedError.because(Fault(f"{place}.type", f"'item_reference' is {told} with store: false"))
         response_id = self._store.having(item_id)
         items = {} if response_id is None else self._items_of(response_id, self._store, place)
         if item_id not in items:
             told = "send the item itself, as clients do with store: false"
-            raise NotFoundError(f"{place}.id: Item with id {item_id[:128]!r} not found: {told}", f"{place}.id")
+            raise NotFoundError.because(Fault(f"{place}.id", f"Item with id {item_id[:128]!r} not found: {told}"))
         return items[item_id]
 
     def _items_of(self, response_id: str, store: ResponseStore, place: str) -> dict[str, dict[str, Any]]:
@@ -142,7 +143,9 @@ class _KeptItems:
             kept = store.get(response_id) or b""
             self._bytes += len(kept)
             if self._bytes > REFERRED:
-                raise ParameterError(f"{place}: expected references to responses of {REFERRED} bytes at most", place)
+                raise ParameterError.because(
+                    Fault(place, expected=f"references to responses of {REFERRED} bytes at most")
+                )
             output = msgspec.json.decode(_decode(kept).response)["output"] if kept else []
             self._read[response_id] = {one["id"]: one for one in output}
         return self._read[response_id]
@@ -165,7 +168,7 @@ def _found(store: ResponseStore | None, response_id: str) -> Stored:
 
 def _unknown(store: ResponseStore | None, response_id: str) -> NotFoundError:
     why = f" (responses are not kept here: {OPTION} is not set)" if store is None else ""
-    return NotFoundError(f"response_id: no response with the id {response_id[:128]!r} is there{why}", "response_id")
+    return NotFoundError.because(Fault("response_id", f"no response with the id {response_id[:128]!r} is there{why}"))
 
 
 class Deleted(msgspec.Struct, frozen=True):
@@ -190,18 +193,18 @@ def retrieve(request: Request, settings: Settings, info: EngineInfo) -> Response
     """A response that is kept; raises RequestError."""
     stored = _found(request.responses, variable_part(STORED_PATH, request.path))
     if request.query.get("stream") == "true":
-        raise UnsupportedError("stream: a response that is kept is sent whole", "stream")
+        raise UnsupportedError.because(Fault("stream", "a response that is kept is sent whole"))
     return Response(bytes(stored.response))
 
 
 def cancel(request: Request, settings: Settings, info: EngineInfo) -> Response:
     """Raises UnsupportedError: a response that runs ends when its client leaves."""
-    raise UnsupportedError("cancel: not supported, no response runs in the background", "cancel")
+    raise UnsupportedError.because(Fault("cancel", "not supported, no response runs in the background"))
 
 
 def compact(request: Request, settings: Settings, info: EngineInfo) -> Response:
     """Raises UnsupportedError."""
-    raise UnsupportedError("compact: not supported, send a summary of your own as a message", "compact")
+    raise UnsupportedError.because(Fault("compact", "not supported, send a summary of your own as a message"))
 
 
 def delete(request: Request, settings: Settings, info: EngineInfo) -> Response:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...model.errors import ParameterError
+from ...model.errors import Fault, ParameterError
 from ...model.options import Settings
 from ..conversation.tools import TOOLS, Offer, ToolUse, use
 from .choice import chosen
@@ -58,7 +58,9 @@ def read_tools(
     for one, place in additional:
         read += offered(place, settings, *TOOL.read(place, one, settings))[0]
     if len(read) > TOOLS:
-        raise ParameterError(f"tools: expected at most {TOOLS}, those of namespaces counted, got {len(read)}", "tools")
+        raise ParameterError.because(
+            Fault("tools", expected=f"at most {TOOLS}, those of namespaces counted", given=str(len(read)))
+        )
     named: dict[str, ClientTool] = {}
     names: dict[tuple[str | None, str], str] = {}
     for tool in read:

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import secrets
 
-from ...model.errors import LmiError, UnsupportedError
+from ...model.errors import Fault, LmiError, UnsupportedError
 from ...model.generation import Generation, Sampling
 from ...model.options import Settings
 from ..base import ParsedRequest, Payload, Request, Response, encode
@@ -74,7 +74,7 @@ def parse(payload: Payload, request: Request, settings: Settings) -> ParsedReque
         details = parameters.details or parameters.prefill is not None
     elif parameters.prefill is not None:
         shown = parameters.prefill_field
-        raise UnsupportedError(f"{shown}: cannot be combined with streaming", shown)
+        raise UnsupportedError.because(Fault(shown, "cannot be combined with streaming"))
     elif sampling["n"] > 1:
         raise UnsupportedError.of(BEST_OF, sampling["n"], "1, the only value that is supported with streaming")
     else:

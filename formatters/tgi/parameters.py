@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...model.errors import ParameterError
+from ...model.errors import Fault, ParameterError
 from ...model.generation import Sampling, StructuredOutput
 from ..client_fields import Paths
 from ..common.fields import Parameter, Table, harmless, paths_of
@@ -127,7 +127,7 @@ def parameters_of(values: dict[str, Any], names: dict[str, str]) -> Parameters:
         if not samples:
             raise ParameterError.of(BEST_OF, values["n"], "1 without sampling (do_sample is false)")
         if values["seed"] is not None:
-            raise ParameterError(f"{names['seed']}: cannot be combined with best_of above 1", names["seed"])
+            raise ParameterError.because(Fault(names["seed"], "cannot be combined with best_of above 1"))
     return Parameters(
         sampling={key: values[key] for key in SAMPLING_KEYS},
         generation=generation_fields(values),

@@ -9,6 +9,7 @@ made of it means the same. Secrets stay where they are: what no table names is t
 
 from __future__ import annotations
 
+import re
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -77,10 +78,16 @@ def migrate(source: Path) -> Migrated:
         try:
             checked = _checked(entries, source, directory)
         except OptionError as error:
-            raise OptionError(error.message.replace(name, str(source)), error.param) from error
+            raise OptionError.of_all(_placed(fault, name, source) for fault in error.faults) from error
     checked = [msgspec.structs.replace(one, message=one.message.replace(name, str(source))) for one in checked]
     refused = [entry.refused for entry in entries if entry.fault]
     return Migrated("\n".join(_document(source, entries)) + "\n", checked, refused)
+
+
+def _placed(fault: Fault, name: str, source: Path) -> Fault:
+    """The same with `source` in the place of the folder `name`, where it was tried."""
+    texts = ((field, getattr(fault, field)) for field in fault.__struct_fields__)
+    return Fault(**{field: text and text.replace(name, str(source)) for field, text in texts})
 
 
 def write(text: str, output: Path, *, force: bool) -> Path:
@@ -92,11 +99,12 @@ def write(text: str, output: Path, *, force: bool) -> Path:
     return path
 
 
-def _of_environment(environment: Mapping[str, str], empty: Path) -> Iterator[Entry]:
+def _of_environment(given: Mapping[str, str | None], empty: Path) -> Iterator[Entry]:
     """The entries that say what the variables do, by variable, in the tables' order."""
+    environment = {name: text for name, text in given.items() if text is not None}
     sources = sources_of(empty, environment)
     written = gather(empty, environment)
-    tgis = not any(name.startswith(PREFIX) for name in environment)
+    tgis = not any(name.startswith(PREFIX) for name in given)
     merged = merge(written, model_dir=MODEL_DIR, environment=environment, written=written, sources=sources, tgis=tgis)
     yield from _noted(merged, environment)
     for name, value in merged.properties.items():
@@ -117,7 +125,7 @@ def _of_environment(environment: Mapping[str, str], empty: Path) -> Iterator[Ent
     for variable, key in JAVAS.items():
         if environment.get(variable):
             yield Entry(key, environment[variable], comments=[f"{variable}={environment[variable]}"])
-    if _is_tgis(environment):
+    if _is_tgis(given):
         yield Entry("option.tgi_compat", "true", comments=_TGIS_ANSWERS)
     if not tgis and "tensor_parallel_size" not in merged.properties:
         yield Entry("option.tensor_parallel_degree", "1", comments=["vLLM's default; here it is all devices"])
@@ -128,14 +136,15 @@ def _of_environment(environment: Mapping[str, str], empty: Path) -> Iterator[Ent
     mpi = {name: text for name, text in environment.items() if name == LOAD_MODELS and "::MPI" in text}
     yield from (Entry(fault=mpi_models(text)) for text in mpi.values())
     known = {*mpi, _ENTRY_POINT, _RUNTIME_LORA, *JAVAS, *_VARIABLES, *_OF_THE_MODEL, *merged.sources.values()}
-    rest = [name for name in environment if name not in known and not name.startswith(("OPTION_", "ARGS_", PREFIX))]
-    if stay := [name for name in rest if READ.fullmatch(name)]:
+    known |= {name for name in given if name.startswith(("OPTION_", "ARGS_", PREFIX))}
+    rest = [name for name, text in given.items() if text is None or name not in known]
+    if stay := [name for name in rest if name in known or READ.fullmatch(name)]:
         yield Entry(comments=[f"Still to be set in the environment, where they are read: {', '.join(stay)}"])
-    if unread := [name for name in rest if not READ.fullmatch(name)]:
+    if unread := [name for name in rest if name not in stay]:
         yield Entry(comments=[f"dropped: nothing here reads {', '.join(unread)}"])
 
 
-def _is_tgis(environment: Mapping[str, str]) -> bool:
+def _is_tgis(environment: Mapping[str, str | None]) -> bool:
     """Whether it says something to TGI, and nothing to another container; LMI's reads some of TGI's names too."""
     lmis = any(name.startswith(("OPTION_", "ARGS_", "SERVING_", "TENSOR_PARALLEL_", PREFIX)) for name in environment)
     return not lmis and not environment.keys().isdisjoint(variable.name for variable in TGI)
@@ -194,11 +203,13 @@ def _checked(entries: list[Entry], source: Path, directory: Path) -> list[Findin
 def _mend(entries: list[Entry], fault: Fault) -> bool:
     """Comments the entry that is to blame out, or writes what is to stand there where there is none."""
     entry = _to_blame(entries, fault.name)
-    key, _, value = fault.instead.partition("=")
+    # Several have ` and ` between them.
+    written = [one.partition("=") for one in re.split(f" and (?={re.escape(OPTION)})", fault.instead)]
     if entry is not None:
         entry.fault = fault
-    elif key == OPTION + str(fault.name):
-        entries.append(Entry(key, value, comments=[fault.sentence(OPTION)]))
+    elif written[0][0] == OPTION + str(fault.name):
+        entries.append(Entry(comments=[fault.sentence(OPTION)]))
+        entries += [Entry(key, value) for key, _, value in written]
     else:
         return False
     return True

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from ...model.errors import OPTION, Fault, one_line
 
 __all__ = ["Entry", "escaped", "in_ascii"]
+
+_ESCAPED = re.compile(r"\\?([^\n\t\f -~])|\\.", re.DOTALL)
+"""What is not ASCII, with the backslash that escapes it, or another escape as it is."""
 
 
 @dataclass
@@ -47,14 +51,18 @@ class Entry:
 
 def escaped(value: str) -> str:
     """A value as java.util.Properties reads it, in ASCII."""
-    text = value.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t")
-    if text.startswith((" ", "\f")):
+    text = value.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r")
+    text = text.replace("\t", "\\t").replace("\f", "\\f")
+    if text.startswith(" "):
         text = "\\" + text
     return in_ascii(text)
 
 
 def in_ascii(text: str) -> str:
-    """`text` with what is not ASCII as Java's escapes."""
-    units = text.encode("utf-16-be", "surrogatepass")
-    codes = (int.from_bytes(units[at : at + 2], "big") for at in range(0, len(units), 2))
-    return "".join(chr(code) if code == 10 or 32 <= code < 127 else f"\\u{code:04x}" for code in codes)
+    """`text` with what is not ASCII as Java's escapes; white space, which separates there, stays."""
+    return _ESCAPED.sub(lambda found: _units(found[1]) if found[1] else found[0], text)
+
+
+def _units(character: str) -> str:
+    units = character.encode("utf-16-be", "surrogatepass").hex()
+    return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))

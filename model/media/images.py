@@ -17,7 +17,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from ..conversation import Message, Text
-from ..errors import ParameterError
+from ..errors import Fault, ParameterError
 from ..generation import Conversation
 from ..text.template_messages import image_urls
 from .url_policy import MediaError
@@ -143,12 +143,12 @@ def check_image(image: Image, pixels: Budget) -> None:
             width, height = opened.size
         pixels.take(width * height)
     except MediaError as error:
-        raise ParameterError(f"{image.field}: {error}", image.field) from None
+        raise ParameterError.because(Fault(image.field, f"{error}")) from None
     except Pillow.DecompressionBombError as error:
-        raise ParameterError(f"{image.field}: {error}", image.field) from None
+        raise ParameterError.because(Fault(image.field, f"{error}")) from None
     except UnidentifiedImageError:
         expected = f"expected an image of one of the formats {', '.join(FORMATS)}, got something else"
-        raise ParameterError(f"{image.field}: {expected}", image.field) from None
+        raise ParameterError.because(Fault(image.field, f"{expected}")) from None
     # Pillow's readers raise almost anything for a broken file.
     except Exception as error:
-        raise ParameterError(f"{image.field}: the image cannot be read: {error}", image.field) from error
+        raise ParameterError.because(Fault(image.field, f"the image cannot be read: {error}")) from error

@@ -24,7 +24,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from ..backend import BackendBase, tokenized
-from ..errors import ParameterError, UnsupportedError
+from ..errors import Fault, ParameterError, UnsupportedError
 from ..events import Started
 from ..generation import Conversation, Generation
 from ..media.fetch import Fetcher
@@ -140,7 +140,9 @@ class RequestPreparer:
         limit = self._backend.info.images
         if not limit:
             field = f"{parts[0].place}.type"
-            raise UnsupportedError(f"{field}: expected 'text' (the model takes no images), got an image", field)
+            raise UnsupportedError.because(
+                Fault(field, expected="'text' (the model takes no images)", given="an image")
+            )
         if len(parts) > limit:
             place = parts[limit].place
             raise ParameterError(
@@ -176,7 +178,7 @@ class RequestPreparer:
         try:
             data = self._fetcher.fetch(part.url, pending.bytes.take, pending.ended)
         except MediaError as error:
-            raise ParameterError(f"{part.field}: {error}", part.field) from error
+            raise ParameterError.because(Fault(part.field, f"{error}")) from error
         with self._lock:
             pending.fetched[index] = data
             pending.missing -= 1
@@ -218,4 +220,4 @@ def _bytes(pending: _Pending, index: int, part: ImagePart) -> bytes:
     try:
         return data_url_bytes(part.url, pending.bytes)
     except MediaError as error:
-        raise ParameterError(f"{part.field}: {error}", part.field) from None
+        raise ParameterError.because(Fault(part.field, f"{error}")) from None

@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from ..errors import ContextError, ParameterError
+from ..errors import ContextError, Fault, ParameterError
 from ..generation import FITTING, Generation
 
 __all__ = [
@@ -84,7 +84,7 @@ def too_long(path: str, tokens: int | str, most: int, context: int, *reasons: st
     too long: N tokens > M maximum" are Anthropic's, "this model's maximum context length is" OpenAI's and vLLM's.
     """
     why = "; ".join((*reasons, f"this model's maximum context length is {context} tokens"))
-    return ContextError(f"{path}: prompt is too long: {tokens} tokens > {most} maximum ({why})", path)
+    return ContextError.because(Fault(path, f"prompt is too long: {tokens} tokens > {most} maximum ({why})"))
 
 
 def check_prompt(tokens: int, limit: int | None, context: int) -> None:
@@ -104,7 +104,7 @@ def max_new_tokens_for(generation: Generation, prompt_tokens: int, context: int,
     check_prompt(prompt_tokens, limit, context)
     left = context - prompt_tokens
     if prompt_tokens < 1:
-        raise ParameterError(f"{PROMPT}: expected a prompt of at least 1 token, got 0 tokens", PROMPT)
+        raise ParameterError.because(Fault(PROMPT, expected="a prompt of at least 1 token", given="0 tokens"))
     if left < 1:
         raise too_long(PROMPT, prompt_tokens, context - 1, context)
     wanted = generation.sampling.max_tokens

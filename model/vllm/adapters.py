@@ -8,7 +8,7 @@ from typing import Any
 
 from ..adapters.adapter import Adapter, name_of_key
 from ..adapters.files import read_adapter
-from ..errors import AdapterError, UnsupportedError, one_line
+from ..errors import AdapterError, Fault, UnsupportedError, one_line
 from .core import Core
 from .library.internals import scales_by_module
 from .library.parts import part
@@ -21,7 +21,7 @@ CALL_FAILED = " method failed: "
 
 def no_adapter(key: str) -> Any:
     """In place of `VllmAdapters.request` where there are none."""
-    raise UnsupportedError("adapter: this engine has none (option.enable_lora)", "adapter")
+    raise UnsupportedError.because(Fault("adapter", "this engine has none (option.enable_lora)"))
 
 
 class VllmAdapters:

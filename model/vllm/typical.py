@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..errors import OptionError, UnsupportedError
+from ..errors import Fault, OptionError, UnsupportedError
 from ..generation import Sampling
 from ..options import Settings
 from .library.internals import v2_is_forced, v2_takes_processors
@@ -80,7 +80,7 @@ class Typical:
         if sampling.typical_p is None or sampling.typical_p == 1:
             return {}
         if self.refusal:
-            raise UnsupportedError(f"{PATH}: not supported here ({self.refusal})", PATH)
+            raise UnsupportedError.because(Fault(PATH, f"not supported here ({self.refusal})"))
         return {ARGUMENT: sampling.typical_p}
 
 

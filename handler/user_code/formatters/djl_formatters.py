@@ -28,7 +28,7 @@ import msgspec
 
 from ....formatters import Dialect, ParsedRequest, Request, Response, read_body
 from ....formatters.base import Payload
-from ....model.errors import LmiError, OptionError, UnsupportedError
+from ....model.errors import Fault, LmiError, OptionError, UnsupportedError
 from ....model.generation import Generation
 from ....model.options import Settings
 from ...threads.pool import Workers
@@ -260,7 +260,9 @@ class OutputFormatter:
         generation = call.generations[0]
         if len(call.generations) > 1 or generation.sampling.n > 1:
             field = call.fields.name("prompt").partition("[")[0] if len(call.generations) > 1 else "n"
-            raise UnsupportedError(f"{field}: expected one sequence, {self._function.name} supports no more", field)
+            raise UnsupportedError.because(
+                Fault(field, expected=f"one sequence, {self._function.name} supports no more")
+            )
         shown = isinstance(generation.prompt, str)
         sampling = generation.sampling
         if sampling.logprobs is None:

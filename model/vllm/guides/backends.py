@@ -26,7 +26,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from ...errors import ParameterError, UnsupportedError, one_line, raised_by_us
+from ...errors import Fault, ParameterError, UnsupportedError, one_line, raised_by_us
 from ...text.grammar_limits import Costs, grammar_costs, regex_costs, schema_costs
 from ..library.parts import part
 from .schema_places import fault_place, passed_over
@@ -68,12 +68,12 @@ class GuideBackends:
         given the request.
         """
         if self._diffusion:
-            raise UnsupportedError(f"{path}: a model that writes by diffusion cannot be guided", path)
+            raise UnsupportedError.because(Fault(path, "a model that writes by diffusion cannot be guided"))
         for name in ("json", "grammar"):
             source = getattr(made, name)
             if isinstance(source, str) and not source.strip():
                 # The check lets these pass, and the core ends with them.
-                raise ParameterError(f"{path}: it cannot be compiled: it is empty", path)
+                raise ParameterError.because(Fault(path, "it cannot be compiled: it is empty"))
         costs = _costs(path, made) if bound else Costs()
         if not self.takes_formats and _is_formats(made.structural_tag):
             message = f"{path}: only xgrammar can guide it, which option.structured_outputs_config does not allow"
@@ -84,7 +84,7 @@ class GuideBackends:
         asked, schema = self._asked(made)
         too_long = {XGRAMMAR: costs.xgrammar, GUIDANCE: costs.guidance}
         if not (quick := tuple(name for name in asked if not too_long[name])):
-            raise ParameterError(f"{path}: {too_long[asked[0]]}", path)
+            raise ParameterError.because(Fault(path, f"{too_long[asked[0]]}"))
         asked = quick
         first: Exception | None = None
         for name in asked:
@@ -200,7 +200,7 @@ def bounded(path: str, made: StructuredOutputsParams, *backends: str) -> None:
     costs = _costs(path, made)
     for name in backends:
         if reason := getattr(costs, name):
-            raise ParameterError(f"{path}: {reason}", path)
+            raise ParameterError.because(Fault(path, f"{reason}"))
 
 
 def _costs(path: str, made: StructuredOutputsParams) -> Costs:
@@ -213,7 +213,7 @@ def _costs(path: str, made: StructuredOutputsParams) -> Costs:
             if isinstance(source, str) and source.strip():
                 return costs(source)
         except ValueError as error:
-            raise ParameterError(f"{path}: {error}", path) from None
+            raise ParameterError.because(Fault(path, f"{error}")) from None
     return Costs()
 
 

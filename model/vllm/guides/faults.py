@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from ...errors import GenerationError, LmiError, ParameterError
+from ...errors import Fault, GenerationError, LmiError, ParameterError
 from ..library.parts import part
 
 __all__ = ["Guide", "fault"]
@@ -57,9 +57,9 @@ def fault(
     path = guide.path
     if output.new_token_ids:
         if _at_end(guide, [*tokens, *output.new_token_ids], len(tokens), raw, ends):
-            return ParameterError(f"{path}: no token of the model matches it", path)
+            return ParameterError.because(Fault(path, "no token of the model matches it"))
     elif guide.fails_first and _never_scheduled(output):
-        return ParameterError(f"{path}: it cannot be compiled", path)
+        return ParameterError.because(Fault(path, "it cannot be compiled"))
     return GenerationError("the engine failed while generating")
 
 

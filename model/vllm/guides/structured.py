@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from ...errors import ParameterError
+from ...errors import Fault, ParameterError
 from ...generation import Conversation, StructuredOutput
 from ...text.structural_tags import check_structural_tag
 from .backends import GUIDANCE, XGRAMMAR, GuideBackends, bounded
@@ -70,7 +70,7 @@ def _of(guide: StructuredOutput) -> StructuredOutputsParams:
             # Those of tool calls are vLLM's own, and made of what it knows.
             check_structural_tag(guide.structural_tag)
         except ValueError as error:
-            raise ParameterError(f"{GUIDE}: {error}", GUIDE) from None
+            raise ParameterError.because(Fault(GUIDE, f"{error}")) from None
         return StructuredOutputsParams(structural_tag=guide.structural_tag)
     return StructuredOutputsParams(choice=list(guide.choice))
 

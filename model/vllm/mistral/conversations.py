@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from ...errors import ParameterError
+from ...errors import Fault, ParameterError
 from ...generation import Conversation, StructuredOutput
 from ...options import Settings
 from ...text.efforts import EFFORT
@@ -67,7 +67,7 @@ class MistralConversations:
         answered = (last["role"] if isinstance(last, dict) else last.role) == "assistant"
         if answered is not conversation.continue_final_message:
             expected = "expected true where the last message is the assistant's, and only there"
-            raise ParameterError(f"{CONTINUE}: {expected}, got {'false' if answered else 'true'}", CONTINUE)
+            raise ParameterError.because(Fault(CONTINUE, f"{expected}, got {'false' if answered else 'true'}"))
         return fitted(messages, version=self._version, thinks=self._thinks)
 
     def arguments(self, given: Mapping[str, Any]) -> dict[str, Any]:

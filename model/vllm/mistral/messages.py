@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator
 from itertools import count
 from typing import Any
 
-from ...errors import ParameterError
+from ...errors import Fault, ParameterError
 
 __all__ = ["fitted"]
 
@@ -57,7 +57,7 @@ def fitted(messages: Iterable[Message], *, version: int, thinks: bool) -> list[M
             if answered[given] == called[given]:
                 if version >= 11:
                     expected = "expected one result for each call of the answer before, with the call's id"
-                    raise ParameterError(f"{MESSAGES}: {expected}, got another for {given!r}", MESSAGES)
+                    raise ParameterError.because(Fault(MESSAGES, f"{expected}, got another for {given!r}"))
                 # The last call's once more, if there is one.
                 answered[given] = max(0, answered[given] - 1)
             message["tool_call_id"] = ids.next(given, answered)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, cast
 
 from ...engine import EngineInfo, EngineStats
-from ...errors import GenerationError, LmiError, OptionError, ParameterError, UnsupportedError, raised_by_us
+from ...errors import Fault, GenerationError, LmiError, OptionError, ParameterError, UnsupportedError, raised_by_us
 from ...events import Delta, Event, Failed, Finish, Started
 from ...generation import Conversation, Generation
 from ...media.images import Image
@@ -199,7 +199,7 @@ class PoolingBackend:
         except template_errors() as error:
             if raised_by_us(error):
                 raise
-            raise ParameterError(f"prompt: the chat template refuses it: {error}", "prompt") from error
+            raise ParameterError.because(Fault("prompt", f"the chat template refuses it: {error}")) from error
         return [*rendered["prompt_token_ids"]]
 
     def count(self, text: str) -> int:
@@ -211,7 +211,7 @@ class PoolingBackend:
         context = self._info.context
         check_prompt(len(ids), self._most, context)
         if not ids:
-            raise ParameterError("prompt: expected a text of at least 1 token, got 0 tokens", "prompt")
+            raise ParameterError.because(Fault("prompt", expected="a text of at least 1 token", given="0 tokens"))
         if len(ids) > context:
             raise too_long("prompt", len(ids), context, context)
         # Some tokenizers know more tokens than their model, and vLLM asks the tokenizer.

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar, Literal
 
-from ...errors import ParameterError, RequestError, UnsupportedError
+from ...errors import Fault, ParameterError, RequestError, UnsupportedError
 from ...generation import Conversation, Embedding, Generation
 from ...media.images import Image
 from ...options import Settings
@@ -71,7 +71,7 @@ class VllmEmbedding(PoolingBackend):
         except self._client_errors as error:
             if isinstance(error, RequestError):
                 raise
-            raise ParameterError(f"prompt: {error}", "prompt") from error
+            raise ParameterError.because(Fault("prompt", f"{error}")) from error
         return Prepared(number, request, len(cut), generation.request_id)
 
     def _part(self, text: str, wanted: Embedding) -> str:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ...errors import ContextError, OptionError, UnsupportedError
+from ...errors import ContextError, Fault, OptionError, UnsupportedError
 from ...generation import Scoring
 from ...text.prompt_limits import check_text, first, last
 
@@ -101,7 +101,7 @@ class PairTokenizer:
             return self._by_template(self._render, query, document, scoring)
         if scoring.template_arguments:
             path = f"{ARGUMENTS}.{next(iter(scoring.template_arguments))}"
-            raise UnsupportedError(f"{path}: this model makes its prompts without a template", path)
+            raise UnsupportedError.because(Fault(path, "this model makes its prompts without a template"))
         if not self._separates:
             return self.single(query + document, scoring, special=True)
         return self._separated(query, document, scoring)
@@ -119,7 +119,7 @@ class PairTokenizer:
     def _by_template(self, render: Render, query: str, document: str, scoring: Scoring) -> Tokens:
         if "instruction" in scoring.template_arguments and "instruction" not in self._variables:
             path = f"{ARGUMENTS}.instruction"
-            raise UnsupportedError(f"{path}: this model's template has none", path)
+            raise UnsupportedError.because(Fault(path, "this model's template has none"))
         longest = self._longest(scoring)
         ids: list[int] = []
         for _ in range(TRIES):

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
-from ...errors import OptionError, ParameterError, RequestError, UnsupportedError, raised_by_us
+from ...errors import Fault, OptionError, ParameterError, RequestError, UnsupportedError, raised_by_us
 from ...generation import Conversation, Generation, Scoring
 from ...media.images import Image
 from ...options import Settings
@@ -88,7 +88,7 @@ class VllmScoring(PoolingBackend):
                 raise
             if isinstance(error, RequestError):
                 raise
-            raise ParameterError(f"prompt: {error}", "prompt") from error
+            raise ParameterError.because(Fault("prompt", f"{error}")) from error
         labels = self._labels if scoring.classes else ()
         activated = self._activated if scoring.activation is None else scoring.activation
         activation = self._activation if activated else None
@@ -110,12 +110,12 @@ class VllmScoring(PoolingBackend):
         from transformers.utils.chat_template_utils import render_jinja_template
 
         if taken := variables.keys() & inspect.signature(render_jinja_template).parameters.keys():
-            raise ParameterError(f"{ARGUMENTS}: expected none that is named {min(taken)}", ARGUMENTS)
+            raise ParameterError.because(Fault(ARGUMENTS, expected=f"none that is named {min(taken)}"))
         try:
             messages = self._pairs.messages(query, document)
             texts, _ = render_jinja_template([messages], chat_template=self._pairs.source, **variables)
         except template_errors() as error:
             if raised_by_us(error):
                 raise
-            raise ParameterError(f"{ARGUMENTS}: the template of pairs refuses it: {error}", ARGUMENTS) from error
+            raise ParameterError.because(Fault(ARGUMENTS, f"the template of pairs refuses it: {error}")) from error
         return str(texts[0])

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ...errors import OptionError, ParameterError
+from ...errors import Fault, OptionError, ParameterError
 from ...events import Token
 from ...generation import Conversation
 from ...options import Settings
@@ -213,9 +213,10 @@ class AnswerParsers:
                 return self._settings.tool_call_parser or FORCED
             if self._settings.tool_call_parser:
                 return self._settings.tool_call_parser
-            raise ParameterError(
-                f"{TOOL_CHOICE}: expected none or a forced call (auto needs option.tool_call_parser), got 'auto'",
-                TOOL_CHOICE,
+            raise ParameterError.because(
+                Fault(
+                    TOOL_CHOICE, expected="none or a forced call (auto needs option.tool_call_parser)", given="'auto'"
+                )
             )
         return None
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...errors import ParameterError, UnsupportedError
+from ...errors import Fault, ParameterError, UnsupportedError
 from ...generation import Beams, Generation
 from ..core import Core
 
@@ -27,7 +27,7 @@ class BeamLimits:
         or where it would compute the whole prompt again for each token of each beam.
         """
         if generation.stream:
-            raise UnsupportedError(f"{PATH}: beam search is not supported with streaming", PATH)
+            raise UnsupportedError.because(Fault(PATH, "beam search is not supported with streaming"))
         if not self._prefixes_cached:
             raise UnsupportedError(
                 f"{PATH}: beam search needs prefix caching, which this engine runs without "

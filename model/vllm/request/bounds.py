@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from ...errors import ParameterError, StartError
+from ...errors import Fault, ParameterError, StartError
 from ..library.parts import part
 
 if TYPE_CHECKING:
@@ -125,4 +125,6 @@ class RunnerBounds:
         if allowed and allowed <= {*_stop_ids(params)}:
             # Nothing would be left to draw.
             path = "sampling.allowed_token_ids"
-            raise ParameterError(f"{path}: expected some that may come before min_tokens ({params.min_tokens})", path)
+            raise ParameterError.because(
+                Fault(path, expected=f"some that may come before min_tokens ({params.min_tokens})")
+            )

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...errors import UnsupportedError
+from ...errors import Fault, UnsupportedError
 from ...generation import Sampling
 from ..library.internals import v2_takes_budgets
 
@@ -28,7 +28,7 @@ class ThinkingBudget:
     def check(self, sampling: Sampling) -> None:
         """Raises UnsupportedError where there is to be a budget and cannot be."""
         if sampling.thinking_token_budget is not None and self.refusal:
-            raise UnsupportedError(f"{PATH}: not supported here ({self.refusal})", PATH)
+            raise UnsupportedError.because(Fault(PATH, f"not supported here ({self.refusal})"))
 
 
 def _refusal(config: VllmConfig) -> str:

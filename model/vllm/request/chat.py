@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from ...errors import ParameterError, UnsupportedError, one_line, raised_by_us
+from ...errors import Fault, ParameterError, UnsupportedError, one_line, raised_by_us
 from ...generation import Conversation, Sampling, StructuredOutput
 from ...media.images import Image
 from ...options import Settings
@@ -91,7 +91,7 @@ class ChatRenderer:
 
         template = conversation.chat_template
         if template is not None and (self._mistral is not None or self._harmony is not None):
-            raise UnsupportedError(f"{TEMPLATE}: not supported with this model, whose prompts need none", TEMPLATE)
+            raise UnsupportedError.because(Fault(TEMPLATE, "not supported with this model, whose prompts need none"))
         roles = self._roles if template is None else self._roles_of(template)
         messages = template_messages(
             roles.fitted(conversation.messages),
@@ -122,7 +122,7 @@ class ChatRenderer:
         except ValidationError as error:
             first = error.errors()[0]
             path = _path(first["loc"])
-            raise ParameterError(f"{path}: {first['msg']}", path) from None
+            raise ParameterError.because(Fault(path, f"{first['msg']}")) from None
         if self._harmony is not None:
             request.structured_outputs = self._harmony.forced(conversation)
         if self._parsers is None:
@@ -139,7 +139,9 @@ class ChatRenderer:
             if raised_by_us(error):
                 raise
             # It reads the tools' schemas, which may hold anything.
-            raise ParameterError(f"{TOOLS}: vLLM cannot read their schemas: {one_line(str(error))}", TOOLS) from error
+            raise ParameterError.because(
+                Fault(TOOLS, f"vLLM cannot read their schemas: {one_line(str(error))}")
+            ) from error
         request.tools = shown
         if self._mistral is not None:
             # Its decoder leaves in what parsers look for, whatever vLLM asks for.

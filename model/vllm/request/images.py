@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from ...errors import ParameterError, one_line
+from ...errors import Fault, ParameterError, one_line
 from ...media.images import Image
 from ...vllm_messages import PROCESSOR_FAILED
 from ..core import Core
@@ -48,7 +48,7 @@ class ImageDecoder:
         # Pillow's readers raise almost anything for a broken file.
         except Exception as error:
             reason = one_line(str(error))[:200]
-            raise ParameterError(f"{image.field}: the image cannot be decoded: {reason}", image.field) from error
+            raise ParameterError.because(Fault(image.field, f"the image cannot be decoded: {reason}")) from error
 
 
 @contextmanager
@@ -64,7 +64,7 @@ def processor_faults(images: Sequence[Image]) -> Iterator[None]:
             raise
         field = images[0].field if len(images) == 1 else "prompt"
         reason = one_line(str(error.__cause__))[:200]
-        raise ParameterError(f"{field}: the model's image processor refuses it: {reason}", field) from error
+        raise ParameterError.because(Fault(field, f"the model's image processor refuses it: {reason}")) from error
 
 
 def with_pictures(messages: Iterable[Any], pictures: Sequence[Any]) -> list[Any]:

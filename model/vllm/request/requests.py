@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ...errors import ParameterError, RequestError, raised_by_us
+from ...errors import Fault, ParameterError, RequestError, raised_by_us
 from ...generation import Conversation, Generation, Sampling
 from ...media.images import Image
 from ...options import Settings
@@ -195,7 +195,7 @@ class Requests:
                 raise
             path = _fault_of(generation)
             words = "the chat template refuses it" if path == "prompt" else "it cannot be applied"
-            raise ParameterError(f"{path}: {words}: {error}", path) from error
+            raise ParameterError.because(Fault(path, f"{words}: {error}")) from error
 
 
 def _fault_of(generation: Generation) -> str:

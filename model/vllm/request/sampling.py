@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ...errors import ParameterError, UnsupportedError
+from ...errors import Fault, ParameterError, UnsupportedError
 from ...generation import Generation, nth_seed
 from ...text.prompt_limits import check_ids
 from ..library.internals import unshared
@@ -115,4 +115,4 @@ def _check_names(arguments: Iterable[str]) -> None:
     """Raises UnsupportedError for names of `extra_args` that are not for logits processors of the owner's."""
     for name in (*TRANSFERS, ARGUMENT):
         if name in arguments:
-            raise UnsupportedError(f"{EXTRA}.{name}: not supported, the name is the engine's own", f"{EXTRA}.{name}")
+            raise UnsupportedError.because(Fault(f"{EXTRA}.{name}", "not supported, the name is the engine's own"))

@@ -13,7 +13,7 @@ import pytest
 
 from lmi.handler.commands.migrate import MigrateError, escaped, migrate
 
-from ...kit.api.errors import OptionError
+from ...kit.api.errors import Fault, OptionError
 from ...kit.api.handler import check_model_dir, lmi_command
 from ...kit.api.options import read_properties
 
@@ -257,6 +257,14 @@ option.quantize=smoothquant
         ["# dropped: option.adapters=adapters: it has no effect: the folder of adapters is always `adapters`\n",
          "# dropped: option.long_lora_scaling_factors=4.0: it has no effect: "],
     ),
+    (
+        # Tabs and form feeds between and in lines; a backslash before what is not ASCII, which is Latin-1 for Java.
+        "engine\t=\tPython\noption.model_id\f=\ta/\\\n\t\fb\noption.revision=a\tb\noption.served_model_name=\\Å\\\\Å\n",
+        {**PLAIN, "option.model_id": "a/b", "option.revision": "a\tb", "option.served_model_name": "Ã\x85\\Ã\x85"},
+        ["engine\t=\tPython\noption.model_id\f=\ta/\\\n\t\fb\noption.revision=a\tb\n"],
+    ),
+    ("\ufeff# Mine\noption.model_id=a/b\n", {**PLAIN, "option.model_id": "a/b"}, ["# Mine\noption.model_id=a/b\n"]),
+    ("\ufeff\noption.model_id=a/b\n", {**PLAIN, "option.model_id": "a/b"}, []),
 ]  # fmt: skip
 
 
@@ -291,6 +299,48 @@ def test_what_no_entry_is_to_blame_for_ends_it(tmp_path: Path) -> None:
         migrate(tmp_path)
 
 
+def test_what_ends_it_stays_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def check(directory: Path, *_: object, **__: object) -> None:
+        raise OptionError.of_all([Fault("task", f"{directory} has no head", "text-embedding"), Fault("dtype", "no")])
+
+    monkeypatch.setattr("lmi.handler.commands.migrate.check", check)
+    tmp_path.joinpath("serving.properties").write_text("option.model_id=a/b\n")
+    with pytest.raises(OptionError) as caught:
+        migrate(tmp_path)
+    assert caught.value.faults == (Fault("task", f"{tmp_path} has no head", "text-embedding"), Fault("dtype", "no"))
+    assert caught.value.message == OptionError.of_all(caught.value.faults).message
+    assert caught.value.param == "task"
+
+
+def test_all_that_a_refusal_says_to_write_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No entry is to blame for an option that is missing, and several may be what is to stand there."""
+    fault = Fault("task", "it is needed", instead="option.task=text-embedding and option.model_id=a=b and c")
+    answers = iter([OptionError.of_all([fault]), None])
+
+    def check(*_: object, **__: object) -> list[object]:
+        if error := next(answers):
+            raise error
+        return []
+
+    monkeypatch.setattr("lmi.handler.commands.migrate.check", check)
+    tmp_path.joinpath("serving.properties").write_text("option.dtype=fp16\n")
+    text = migrate(tmp_path).text
+    entries = {**PLAIN, "option.dtype": "fp16", "option.task": "text-embedding", "option.model_id": "a=b and c"}
+    assert read_properties(text) == entries
+    assert text.count(f"# {fault.sentence('option.')}\n") == 1
+
+
+def test_what_is_passed_through_is_still_to_be_set(tmp_path: Path) -> None:
+    """Docker takes a variable without a value from where it is started."""
+    file = tmp_path / "docker.sh"
+    file.write_text("docker run -e HF_TOKEN -e SM_VLLM_DTYPE -e MINE -e SM_VLLM_MODEL=a/b -e NCCL_DEBUG=INFO i\n")
+    text = migrate(file).text
+    assert read_properties(text) == {**ASYNC, "option.model_id": "a/b", "option.tensor_parallel_degree": "1"}
+    stay = "HF_TOKEN, SM_VLLM_DTYPE, NCCL_DEBUG"
+    assert f"# Still to be set in the environment, where they are read: {stay}\n" in text
+    assert "# dropped: nothing here reads MINE\n" in text
+
+
 def test_what_is_no_configuration(tmp_path: Path) -> None:
     with pytest.raises(MigrateError, match=r"has no serving\.properties: where variables say it all, give a file"):
         migrate(tmp_path)
@@ -298,14 +348,16 @@ def test_what_is_no_configuration(tmp_path: Path) -> None:
         migrate(tmp_path / "missing")
 
 
-@pytest.mark.parametrize("value", ["a\\b", "two\nlines", " blank", "\ttab", "ä€😀", "a=b:c#d!e", '{"a": "b"}', ""])
+@pytest.mark.parametrize(
+    "value", ["a\\b", "two\nlines", " blank", "\ttab", "\fform\ffeed", "ä€😀", "a=b:c#d!e", '{"a": "b"}', ""]
+)
 def test_a_value_is_read_as_it_was(value: str) -> None:
     assert read_properties(f"option.x={escaped(value)}") == {"option.x": value}
     assert escaped(value).isascii()
 
 
 def test_what_is_not_ascii(tmp_path: Path) -> None:
-    """serving.properties is Latin-1 for Java; a tab and what no comment may have are escaped too."""
+    """serving.properties is Latin-1 for Java; what no comment may have is escaped too."""
     tmp_path.joinpath("serving.properties").write_bytes("# grün\noption.served_model_name=grün\t1\n".encode("latin-1"))
     migrated = migrate(tmp_path).text
     assert migrated.isascii()

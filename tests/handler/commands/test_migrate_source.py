@@ -8,7 +8,7 @@ import pytest
 
 from lmi.handler.commands.migrate_source import MigrateError, environment_of
 
-WRITINGS: list[tuple[str, dict[str, str]]] = [
+WRITINGS: list[tuple[str, dict[str, str | None]]] = [
     ("# TGI\nA=1\n\nexport B=two words\nC=\"quoted\"\nD='x=y'\nE=\n", {"A": "1", "B": "two words", "C": "quoted",
                                                                       "D": "x=y", "E": ""}),
     ('{"A": "1", "B": 2, "C": true}', {"A": "1", "B": "2", "C": "true"}),
@@ -39,14 +39,32 @@ WRITINGS: list[tuple[str, dict[str, str]]] = [
     ),
     ("podman run --name vllm -v /x/vllm:/y -p 80:80 quay.io:443/me/my-vllm@sha256:0a serve a -tp=2",
      {"SM_VLLM_MODEL": "a", "SM_VLLM_TENSOR_PARALLEL_SIZE": "2"}),
+    ("CUDA_VISIBLE_DEVICES=0 B='x y' vllm serve m --max-model-len 10",
+     {"CUDA_VISIBLE_DEVICES": "0", "B": "x y", "SM_VLLM_MODEL": "m", "SM_VLLM_MAX_MODEL_LEN": "10"}),
+    ("# A comment\nnohup env A=1 vllm serve m\n", {"A": "1", "SM_VLLM_MODEL": "m"}),
+    ("uv run --with vllm vllm serve m -tp 2\n", {"SM_VLLM_MODEL": "m", "SM_VLLM_TENSOR_PARALLEL_SIZE": "2"}),
+    ("A=1 /opt/bin/python3 -m vllm.entrypoints.openai.api_server --model m", {"A": "1", "SM_VLLM_MODEL": "m"}),
+    (".venv/bin/vllm serve m", {"SM_VLLM_MODEL": "m"}),
+    ("#!/bin/sh\nset -e\nexport A=1\nexec /opt/bin/vllm serve m", {"A": "1", "SM_VLLM_MODEL": "m"}),
+    ("A=1 sudo docker run -e B=2 --label C=3 i\n", {"A": "1", "B": "2"}),
+    ("# As of vllm serve m --x\nA=1\n", {"A": "1"}),
+    ("docker run -e A --env=B --env-file passed.env i\n", {"A": None, "B": None, "C": None, "D": "1"}),
+    (
+        ("vllm serve -sc '{\"method\": \"ngram\", \"a\": {\"b\": 1}}' --speculative-config.num_speculative_tokens 4 "
+         "--speculative-config.a.c 2"),
+        {"SM_VLLM_SPECULATIVE_CONFIG": '{"method": "ngram", "a": {"b": 1, "c": 2}, "num_speculative_tokens": 4}'},
+    ),
+    ("vllm serve --x-config.a 1 --x-config '{\"a\": 2, \"b\": 3}'", {"SM_VLLM_X_CONFIG": '{"a": 1, "b": 3}'}),
+    ('[{"ModelName": "m", "Environment": {"A": "1"}}]', {"A": "1"}),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("text", "variables"), WRITINGS)
-def test_how_an_environment_may_be_written(text: str, variables: dict[str, str], tmp_path: Path) -> None:
+def test_how_an_environment_may_be_written(text: str, variables: dict[str, str | None], tmp_path: Path) -> None:
     file = tmp_path / "environment"
     file.write_text(text)
     file.with_name("more.env").write_text("B=2\n")
+    file.with_name("passed.env").write_text("C\nD=1\n")
     assert environment_of(file) == variables
     # As PowerShell writes it; Docker overlooks the mark too.
     file.write_text(text, "utf-8-sig")
@@ -61,9 +79,10 @@ def test_how_an_environment_may_be_written(text: str, variables: dict[str, str],
         (b"1A=1\n", "environment:1: expected NAME=value"),
         (b'{"A": ', "environment: expected a JSON object"),
         (b'{"A": null}', "environment: A: expected text"),
-        (b"docker run -e A image", "environment: -e A: expected NAME=value"),
+        (b"docker run -e 1A image", "environment: -e 1A: expected NAME=value, or NAME"),
+        (b"docker run --env-file odd.env image", "odd.env:1: expected NAME=value, or NAME"),
         (b"docker run -e 'A=1", "environment: expected the words of a shell"),
-        (b"docker run -e", "environment: -e : expected NAME=value"),
+        (b"docker run -e", "environment: -e : expected NAME=value, or NAME"),
         (b"docker pull image", "environment: expected -e NAME=value, --env-file or vLLM's arguments"),
         (b"docker run -e A=1 mine --max-model-len 8", "--max-model-len: expected `vllm serve`, or an image of that"),
         (b"docker run ghcr.io/huggingface/text-generation-inference:3 --model-id a", "expected TGI's arguments as its"),
@@ -75,12 +94,20 @@ def test_how_an_environment_may_be_written(text: str, variables: dict[str, str],
         (b"vllm serve a -zz 1", "environment: -zz: expected -tp, -pp, "),
         (b"text-generation-launcher a/b", "environment: text-generation-launcher: expected TGI's arguments as its"),
         (b"vllm chat", "environment: expected -e NAME=value, --env-file or vLLM's"),
+        (b"vllm serve a --x-config.a 1 --x-config.a.b 2", "--x-config.a.b: expected parts of a JSON object, got 1 for"),
+        (b"vllm serve a --x-config [1] --x-config.a 2", "--x-config.a: expected parts of a JSON object, got [1] for"),
+        (b'["A=1"]', "environment: expected a JSON object, or a list with an Environment"),
+        (b"A=1\nB: 2\n", "environment:2: expected NAME=value"),
+        (b"A=1\n- B\n", "environment:2: expected NAME=value"),
+        (b"A=1\n---\n", "environment:2: expected NAME=value"),
+        (b"services:\n  vllm:\n    environment:\n      - A=1\n", "got YAML: write them out of it"),
         (b"A=\xff", "environment: expected text in UTF-8"),
     ],
 )
 def test_what_says_no_environment(text: bytes, said: str, tmp_path: Path) -> None:
     file = tmp_path / "environment"
     file.write_bytes(text)
+    file.with_name("odd.env").write_text("no name\n")
     with pytest.raises(MigrateError) as caught:
         environment_of(file)
     assert said in caught.value.message

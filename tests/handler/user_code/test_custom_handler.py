@@ -496,6 +496,20 @@ def test_on_the_local_server(served: Make) -> None:
         asked = len(calls())
         assert http.post("/invocations", json={}, headers={CUSTOM: "route=/v1/models"}).json()["object"] == "list"
         assert len(calls()) == asked + 1
+        # What comes on a page's own path is no request for the model, however much is open.
+        for method, path in (("GET", "/v1/models"), ("HEAD", "/v1/models"), ("GET", "/version")):
+            for stopped in (False, True):
+                service.stopping = stopped
+                assert http.request(method, path).status_code == 200
+        assert len(calls()) == asked + 1
+
+
+def test_it_sees_the_request_as_it_came(served: Make) -> None:
+    """Whatever the route that it names makes of it."""
+    said = "{**inputs.get_properties(), 'items': [str(one) for one in inputs.content.get_keys()]}"
+    service = served(f"return create_non_stream_output({said})")
+    named = whole(ended(service, LMI, {CUSTOM: "a=b; route=/info?api-version=2024-05-01"}))
+    assert ("dialect" in named, "api-version" in named["items"], named["a"]) == (False, False, "b")
 
 
 WRAPPERS = {

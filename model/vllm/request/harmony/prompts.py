@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ....errors import ParameterError, one_line
+from ....errors import Fault, ParameterError, one_line
 from ...library.parts import part
 from ..prompt import client_errors
 
@@ -39,5 +39,7 @@ def prompt_ids(messages: Sequence[Any], tools: Sequence[Any] | None, effort: str
         ids: list[int] = part(f"{UTILITIES}:render_for_completion")(made)
     except (part("openai_harmony:HarmonyError"), *client_errors()) as error:
         reason = one_line(str(error))[:300]
-        raise ParameterError(f"prompt: it cannot be written in this model's format: {reason}", "prompt") from error
+        raise ParameterError.because(
+            Fault("prompt", f"it cannot be written in this model's format: {reason}")
+        ) from error
     return ids
