@@ -34,6 +34,7 @@ ON_THE_HUB = {
     "tokenizer=nosuch": "tokenizer",
     "speculative_draft_model=nosuch": "speculative_draft_model",
     "hf_config_path": "hf_config_path",
+    "generation_config": "generation_config",
     **dict.fromkeys(
         (f"{RECIPE}{name}" for name in ("Medusa", "EAGLE", "EAGLE3 by the environment")), "speculative_config"
     ),
