@@ -22,7 +22,7 @@ from ..model.options.environment.reading import naming
 from ..model.options.properties import option_of_variable
 from ..model.options.table import option_named
 
-__all__ = ["SecureMode", "refuse_secure_mode", "secure_mode"]
+__all__ = ["SCRIPTS", "SecureMode", "refuse_secure_mode", "secure_mode"]
 
 MODE, CONTROLS = "SAGEMAKER_SECURE_MODE", "SAGEMAKER_SECURITY_CONTROLS"
 REQUIREMENTS = "DISALLOW_REQUIREMENTS_TXT"
@@ -90,7 +90,7 @@ def secure_mode(environment: Mapping[str, str]) -> SecureMode | None:
     controls = environment.get(CONTROLS)
     if controls is None:
         why = f"expected what {MODE}=true forbids, it is not set"
-        raise OptionError.of_all([Fault(CONTROLS, why, source=CONTROLS)])
+        raise OptionError.of_all([Fault(why=why, source=CONTROLS)])
     return SecureMode(frozenset(control.strip() for control in controls.split(",")))
 
 
@@ -98,7 +98,7 @@ def refuse_secure_mode(environment: Mapping[str, str]) -> None:
     """For what serves without DJL Serving: raises OptionError where secure mode is on."""
     if secure_mode(environment) is not None:
         expected = "false without DJL Serving, which enforces it"
-        raise OptionError.of_all([Fault(MODE, expected=expected, given="true", source=MODE)])
+        raise OptionError.of_all([Fault(expected=expected, given="true", source=MODE)])
 
 
 def _variables(settings: Settings, environment: Mapping[str, str]) -> Iterator[Fault]:

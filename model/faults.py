@@ -28,7 +28,7 @@ class Fault(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
     """What the other fields do not say."""
     expected: str = ""
     given: str = ""
-    """As it may be shown (`shown`); the sentence has it beside what was expected."""
+    """As it may be shown (`shown`); the sentence has it beside what was expected, or is to be written."""
     instead: str = ""
     """What to write for an option: `NAME=VALUE`, or several with ` and ` between them."""
     similar: str = ""
@@ -43,6 +43,7 @@ class Fault(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
         write = f"write {self.instead}" if self.instead else ""
         if write and not text:
             text, write = write + (f" ({self.why})" if self.why else ""), ""
+            text += f", got {self.given}" if self.given else ""
         elif self.why:
             text += f": {self.why}" if text else self.why
         text += f"; did you mean {self.similar}?" if self.similar else ""

@@ -26,6 +26,7 @@ from ...model.options.environment.reading import naming
 from ...model.options.finding import Finding, fact, note, warning
 from ...model.options.model_dir import HEAD, check_model
 from ...model.options.properties import gather
+from ...model.process.ending.start_errors import fetched
 from ...model.text.chat_template import chat_template
 from ...model.vllm.library.version import VERSIONS, vllm_version
 from ...model.vllm.library.version import refusal as version_refusal
@@ -39,12 +40,13 @@ from .arguments import options_of_model
 from .checks.adapters import of_adapters, of_code, of_forbidden
 from .checks.container import of_container
 from .checks.families import of_families
+from .checks.secure_mode import of_secure_mode
 from .checks.workers import of_workers
 
 __all__ = ["check"]
 
 ENTRY_POINT = "lmi.handler"
-
+UNCHECKED = "not checked whether vLLM takes all that together"
 
 DOWNLOADED = ("s3://", "djl://")
 """How a `model_id` begins that DJL Serving downloads; the handler gets the folder (ModelInfo.downloadS3)."""
@@ -103,7 +105,7 @@ def _found(
     return [
         fact(f"options: good; {settings.backend}, {mode}"),
         *settings.notes,
-        *([fact(f"secure mode: good, with {', '.join(sorted(secure.controls))}")] if secure else []),
+        *(of_secure_mode(settings, secure, environment) if secure else ()),
         entry,
         *own,
         fact(model),
@@ -260,7 +262,6 @@ def _of_vllm(settings: Settings, *, here: bool) -> list[Finding]:
     ignored = sorted(set(settings.unprefixed) - arguments.keys())
     if ignored:
         found.append(warning(f"unknown, and without `option.`, therefore ignored: {', '.join(ignored)}"))
-    # What is on the hub, only the start fetches.
     if here and Path(settings.model_id).exists():
         found += _refused_here(settings)
     return found
@@ -271,7 +272,9 @@ def _refused_here(settings: Settings) -> list[Finding]:
     from ...model.vllm.configured import refusal, runs_here
 
     if not runs_here():
-        return [note("not checked whether vLLM takes all that together: it finds no device here")]
+        return [note(f"{UNCHECKED}: it finds no device here")]
+    if option := next(fetched(settings), None):
+        return [note(f"{UNCHECKED}: {settings.called(option)} names what only a start fetches", option)]
     if refused := refusal(settings):
         raise refused if isinstance(refused, OptionError) else OptionError(refused.message, refused.param)
     return []

@@ -23,6 +23,7 @@ __all__ = [
     "check_adapters",
     "check_mpi",
     "check_parsers",
+    "is_hub_id",
     "is_users",
     "modelling_of",
     "path_or_id",
@@ -243,6 +244,11 @@ def path_or_id(model: str, directory: str) -> str:
     """The absolute path, if that is there; a relative one counts from the model directory. Else the hub id."""
     inside = Path(directory, model)
     return str(inside.absolute()) if inside.exists() else model
+
+
+def is_hub_id(name: str) -> bool:
+    """Whether a name may be one of the hub's, `ORG/NAME` or `NAME`: it has not a path's form, and is none here."""
+    return not (Path(name).exists() or Path(name).is_absolute() or name.startswith(".") or name.count("/") > 1)
 
 
 def speculative_config(given: IndirectOptions, directory: str) -> str | None:

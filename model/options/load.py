@@ -104,10 +104,12 @@ def _settings(merged: Merged, model_dir: str, environment: Mapping[str, str]) ->
     adapters = check_adapters(settings, reader)
     draft = speculative_config(given, directory)
     if draft and "speculative_config" in reader.arguments:
-        reader.fault("speculative_draft_model", expected="it or option.speculative_config, got both")
-    written = (
-        {"speculative_config": "speculative_draft_model"} if draft else {"draft_model_tp_size": "speculative_config"}
-    )
+        reader.fault("speculative_draft_model", expected=f"it or {reader.called('speculative_config')}, got both")
+    written = reader.names_given()
+    if draft:
+        written["speculative_config"] = written.get("speculative_draft_model", "speculative_draft_model")
+    else:
+        written["draft_model_tp_size"] = "speculative_config"
     derived = {"speculative_config": draft}
     if not is_users(backend):
         derived |= {"model_impl": modelling_of(given, task, reader), "quantization": quantization_of(given, reader)}

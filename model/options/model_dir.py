@@ -17,7 +17,7 @@ import msgspec
 
 from ..errors import OptionError, refuse
 from .advice.parsers import misplaced_parsers
-from .combined import is_users
+from .combined import is_hub_id, is_users
 from .settings import Settings
 
 __all__ = ["HEAD", "POINTER", "check_model", "tensor_shapes"]
@@ -44,7 +44,7 @@ def check_model(settings: Settings) -> str:
     path = Path(settings.model_id)
     given = settings.model_id != settings.model_dir
     if given and not path.exists():
-        if path.is_absolute() or settings.model_id.startswith(".") or settings.model_id.count("/") > 1:
+        if not is_hub_id(settings.model_id):
             raise OptionError.of("model_id", f"{settings.model_id} does not exist", given=settings.model_id)
         return f"model: {settings.model_id} on the hub, not checked"
     if path.is_file():

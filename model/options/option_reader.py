@@ -80,6 +80,11 @@ class OptionReader:
         given = self._given.get(name)
         return given[0] if given else None
 
+    def names_given(self) -> dict[str, str]:
+        """By option, and by the engine's argument that it sets, the alias by which it was given; no others."""
+        aliases = [(option_named(name), name) for option, (name, _) in self._given.items() if name != option]
+        return {one: name for option, name in aliases if option for one in (option.name, option.argument) if one}
+
     def host_number(self, name: str, default: int) -> int:
         """An integer that DJL Serving itself sets."""
         try:

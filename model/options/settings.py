@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+from ..errors import OPTION
 from .adapter_options import AdapterOptions
 from .finding import Finding
 from .image_rules import ImageRules
@@ -265,11 +266,16 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     host: dict[str, str] = {}
     """DJL Serving's own options, as they were given."""
     sources: dict[str, str] = {}
-    """By option, the variable that its value came from, which messages name (environment/reading.py)."""
+    """By option, under all its names, the variable that its value came from (environment/reading.py)."""
     written: dict[str, str] = {}
-    """By option, the one that the user wrote for it: of two that say the same, and which messages name."""
+    """By option, and by the engine's argument, the name that the user wrote for it, where that is another: an alias, or
+    an option that says the same. Messages name it."""
     notes: tuple[Finding, ...] = ()
     """What a user should know: logged once by `settings_of`."""
+
+    def called(self, option: str) -> str:
+        """What messages call an option: the variable that it came from, or its name."""
+        return self.sources.get(option) or OPTION + option
 
     @property
     def embeds(self) -> bool:

@@ -13,7 +13,7 @@ from .parallel.options import ParallelOptions
 from .session_options import ResponseStoreOptions, SessionOptions
 from .settings import Limits, Settings
 
-__all__ = ["OPTIONS", "WRITTEN_NAMES", "name_of_argument", "option_named", "options_table"]
+__all__ = ["OPTIONS", "WRITTEN_NAMES", "name_given", "name_of_argument", "option_named", "options_table"]
 
 
 def _engine(
@@ -150,6 +150,11 @@ def option_named(name: str) -> Option | None:
 def name_of_argument(argument: str) -> str:
     """The name of the option that sets an argument of the engine: the argument's own where none does."""
     return _OF_ARGUMENT.get(argument, argument)
+
+
+def name_given(settings: Settings, argument: str) -> str:
+    """The name by which the user gave an argument of the engine: that of its option where nobody did."""
+    return settings.written.get(argument, name_of_argument(argument))
 
 
 def _row(option: Option) -> str:

@@ -23,7 +23,7 @@ from ..errors import Fault, OptionError, one_line, refuse, shown
 from ..options import Settings
 from ..options.advice.find import closest, unknown
 from ..options.combined import IN_4_BITS
-from ..options.table import name_of_argument
+from ..options.table import name_given
 from ..vllm_messages import NOISE
 from .library.internals import argument_actions, available_memory
 from .library.parts import SERVER, part
@@ -60,7 +60,7 @@ def engine_arguments(settings: Settings) -> dict[str, Any]:
     arguments: dict[str, Any] = {}
     faults: list[Fault] = []
     for name, text in _with_grammars(settings.engine_arguments).items():
-        option = settings.written.get(name, name_of_argument(name))
+        option = name_given(settings, name)
         if name in fields:
             try:
                 arguments[name] = _value(fields[name], actions.get(name), text)
@@ -72,7 +72,7 @@ def engine_arguments(settings: Settings) -> dict[str, Any]:
             )
         else:
             faults.append(unknown(option, text, f"vLLM {vllm_version()}", fields))
-    faults += _of_method(arguments.get("quantization"), settings.written.get("quantization", "quantize"))
+    faults += _of_method(arguments.get("quantization"), name_given(settings, "quantization"))
     pooler = arguments.get("pooler_config")
     if pooler and (pooler.enable_chunked_processing or pooler.max_embed_len):
         why, expected = (
@@ -204,7 +204,7 @@ def _of_adapters(arguments: dict[str, Any], settings: Settings) -> dict[str, Any
         given = arguments.get("max_num_batched_tokens")
         if given is not None and given < least:
             why = f"with adapters and {drafted} drafted tokens (max_rolling_batch_size times {drafted + 1})"
-            option = name_of_argument("max_num_batched_tokens")
+            option = name_given(settings, "max_num_batched_tokens")
             raise OptionError.of(option, expected=f"at least {least} {why}", given=given)
         if given is None and least > _usual_step(arguments):
             arguments["max_num_batched_tokens"] = least

@@ -14,7 +14,12 @@ SENTENCES: list[tuple[Fault, str]] = [
     (Fault("x", "there is no file f", "a file", "'f'"), "option.x: expected a file, got 'f': there is no file f"),
     (Fault("x", expected="y with it"), "option.x: expected y with it"),
     (Fault("x", "'a' contradicts option.y=b", given="'a'"), "option.x: 'a' contradicts option.y=b"),
-    (Fault("x", "its former name", given="'a'", instead="option.y=a"), "option.x: write option.y=a (its former name)"),
+    (Fault("x", "its former name", instead="option.y=a"), "option.x: write option.y=a (its former name)"),
+    (Fault("x", given="'a'", instead="option.y=a"), "option.x: write option.y=a, got 'a'"),
+    (
+        Fault("x", "the comment is part of the value", given="'a # b'", instead="option.x=a"),
+        "option.x: write option.x=a (the comment is part of the value), got 'a # b'",
+    ),
     (
         Fault("x", expected="true or false", given="'on'", instead="option.x=true"),
         "option.x: expected true or false, got 'on': write option.x=true",

@@ -32,7 +32,7 @@ class Merged:
     properties: dict[str, str]
     """By options' names, without `option.`."""
     sources: dict[str, str] = field(default_factory=dict[str, str])
-    """By option, the variable that its value came from; nothing for those of the file."""
+    """By option, under all its names, the variable that its value came from; nothing for those of the file."""
     notes: list[Finding] = field(default_factory=list[Finding])
     faults: list[Fault] = field(default_factory=list[Fault])
     """Of variables that cannot be served."""
@@ -53,6 +53,9 @@ def merge(
     like that they came from. `tgis`: the environment is one of TGI's, whether or not it names a model.
     """
     merged = Merged(dict(properties), {name: variable for name, variable in sources.items() if name in properties})
+    for name, source in [*merged.sources.items()]:
+        # Of two names that one option was given by, each has its own.
+        merged.sources |= {one: source for one in _names(name) if one not in properties}
     for variable, text in _given(environment, tgis=tgis):
         _take(merged, variable, text, written)
     _name_the_model(merged, model_dir, environment)
@@ -78,7 +81,7 @@ def _take(merged: Merged, variable: Variable, text: str, written: Mapping[str, s
         if text.lower() not in {"false", "0"}:
             given = "" if variable.secret else shown(text)
             why = f"{given or 'its value'} cannot be served: {variable.what_to_do}"
-            merged.faults.append(Fault(variable.name, why, given=given, source=variable.name))
+            merged.faults.append(Fault(why=why, given=given, source=variable.name))
     else:
         _set(merged, variable, text, written)
 
@@ -94,7 +97,7 @@ def _set(merged: Merged, variable: Variable, text: str, written: Mapping[str, st
     except ValueError as error:
         if before is None or (copied and merged.properties[before] == text):
             merged.properties.pop(before or "", None)
-            fault = Fault(variable.name, expected=str(error), given=shown(text), source=variable.name)
+            fault = Fault(first, expected=str(error), given=shown(text), source=variable.name)
             merged.faults.append(fault)
         return
     if before is not None:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import re
 import traceback
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from ...errors import MemoryShortError, StartError, one_line
+import msgspec
+
+from ...errors import OPTION, MemoryShortError, StartError, one_line
 from ...options import Settings
-from ...options.table import name_of_argument
+from ...options.combined import is_hub_id
+from ...options.table import name_given, name_of_argument
 from ...vllm_messages import ADVICE, MORE, NOISE, OUT_OF_MEMORY, says_nothing
 
-__all__ = ["start_error", "without_text"]
+__all__ = ["fetched", "start_error", "without_text"]
 
 MAX_CAUSE_CHARACTERS = 600
 """Characters of a cause that are shown: the rest, as a list of all architectures, is in the log."""
@@ -43,15 +46,41 @@ def start_error(error: BaseException, settings: Settings | None = None) -> Start
             option = "model_id"
             more = f"{settings.model_id} is no directory here, and could not be fetched from the hub: "
         elif of_hub:
-            option = next((name_of_argument(name) for name in FETCHED if name in given), option)
+            option = next(fetched(settings), option)
         option = settings.written.get(option or "", option)
-    look = f", see option.{option}" if option else ""
+    look = f", see {settings.called(option) if settings else OPTION + option}" if option else ""
     kind = MemoryShortError if short else StartError
     return kind(f"the engine could not start{look}: {more}{_cut(said)}", option)
 
 
 FETCHED = ("tokenizer", "hf_config_path", "generation_config", "speculative_config")
 """Arguments that may name something else of the hub than the model."""
+_WORDS = {"", "none", "null", "auto", "vllm", "ngram", "[ngram]", "ngram_gpu", "suffix"}
+"""Their values that name no model (vLLM's ModelConfig, SpeculativeConfig)."""
+
+
+def fetched(settings: Settings) -> Iterator[str]:
+    """The options, of those given, that name something of the hub beside the model."""
+    for argument in FETCHED:
+        named = settings.engine_arguments.get(argument, "")
+        if argument == "speculative_config":
+            named = _draft_model(named)
+        if named.lower() not in _WORDS and is_hub_id(named):
+            yield name_given(settings, argument)
+
+
+def _draft_model(config: str) -> str:
+    """The model that a speculative_config names; empty: none, or it cannot be read, which vLLM's parser says."""
+    try:
+        return msgspec.json.decode(config, type=_Drafts).model or ""
+    except msgspec.DecodeError:
+        return ""
+
+
+class _Drafts(msgspec.Struct):
+    model: str | None = None
+
+
 _FIELD = re.compile(r"(\w+)[\w.,\[\]]* (Input should|Value error)")
 """How pydantic's words begin, without what is around them (NOISE)."""
 _OBJECT = re.compile(r"validation errors? for (\w+)")

@@ -13,6 +13,7 @@ import pytest
 
 from ...kit.api.errors import OptionError
 from ...kit.api.handler import check_model_dir as check
+from ...kit.api.types import Settings
 
 
 @pytest.fixture
@@ -454,6 +455,62 @@ def secure(model_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_secure_mode(secure: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a model what DJL Serving does not look at."""
-    assert "secure mode: good, with DISALLOW_PICKLE_FILES, DISALLOW_TRUST_REMOTE_CODE" in check(secure, {})
+    controls = "DISALLOW_PICKLE_FILES, DISALLOW_TRUST_REMOTE_CODE"
+    left = "files, serving.properties, OPTION_* and the entry point are DJL Serving's to judge"
+    assert f"secure mode: variables and adapters good, with {controls}; {left}" in check(secure, {})
     monkeypatch.setenv("SM_VLLM_TRUST_REMOTE_CODE", "")
     assert refused(secure).startswith("SM_VLLM_TRUST_REMOTE_CODE: expected false in secure mode")
+
+
+@pytest.mark.parametrize(
+    ("entry", "forbidden"),
+    [("lmi.handler", "lmi.handler"), ("mine.py", "mine.py"), ("", "model.py"), ("djl_python.huggingface", None)],
+)
+def test_an_entry_point_that_secure_mode_forbids(
+    secure: Path, monkeypatch: pytest.MonkeyPatch, entry: str, forbidden: str | None
+) -> None:
+    """By docs/deploying.md; DJL Serving judges it, before it starts a worker."""
+    monkeypatch.setenv("SAGEMAKER_SECURITY_CONTROLS", "DISALLOW_CUSTOM_INFERENCE_SCRIPTS")
+    (secure / "serving.properties").write_text(f"option.entryPoint={entry}\n" if entry else "")
+    if forbidden and forbidden.endswith(".py"):
+        (secure / forbidden).write_text("from lmi.handler import handle\n")
+    found = [line for line in check(secure, {}) if "prohibits" in line]
+    said = f"warning: DJL Serving prohibits the entry point {forbidden} (DISALLOW_CUSTOM_INFERENCE_SCRIPTS)"
+    assert found == ([f"{said}: such an endpoint cannot run this handler"] if forbidden else [])
+
+
+OF_THE_HUB = {
+    "a tokenizer": ({"tokenizer": "owner/name"}, "tokenizer"),
+    "of a variable": ({"OPTION_TOKENIZER": "owner/name"}, "tokenizer"),
+    "a draft model": ({"speculative_draft_model": "owner/name"}, "speculative_draft_model"),
+    "a draft model, in vLLM's words": (
+        {"speculative_config": '{"model": "owner/name", "method": "eagle", "num_speculative_tokens": 2}'},
+        "speculative_config",
+    ),
+    "a configuration": ({"hf_config_path": "owner"}, "hf_config_path"),
+    "of generation": ({"generation_config": "owner/name"}, "generation_config"),
+    "n-grams": ({"speculative_draft_model": "ngram"}, None),
+    "words": ({"generation_config": "vllm", "tokenizer": "none"}, None),
+    "a path": ({"tokenizer": "MODEL", "speculative_draft_model": "/no/such"}, None),
+}
+"""What a model that is here takes from the hub, by the option that says so."""
+
+
+@pytest.mark.engine
+@pytest.mark.parametrize("case", OF_THE_HUB)
+def test_what_is_on_the_hub_is_not_fetched(model_dir: Path, monkeypatch: pytest.MonkeyPatch, case: str) -> None:
+    given, option = OF_THE_HUB[case]
+    tried: list[str] = []
+
+    def refuses(settings: Settings) -> None:
+        tried.append(settings.model_id)
+
+    monkeypatch.setattr("lmi.model.vllm.configured.refusal", refuses)
+    monkeypatch.setattr("lmi.model.vllm.configured.runs_here", lambda: True)
+    variables = {name: text for name, text in given.items() if name.isupper()}
+    options = {name: text.replace("MODEL", str(model_dir)) for name, text in given.items() if name not in variables}
+    lines = check(model_dir, options, environment=variables)
+    called = next(iter(variables), f"option.{option}")
+    said = f"note: not checked whether vLLM takes all that together: {called} names what only a start fetches"
+    assert (said in lines) is (option is not None)
+    assert len(tried) == (option is None)

@@ -29,20 +29,28 @@ Told = dict[str, tuple[Refusal, Refusal]]
 SINGLE = {f"{name}={text}": (name, text) for name, text in single_options()}
 RECIPE = "recipe, "
 
-ON_THE_HUB = {"model_id=nosuch"}
-"""What is on the hub only a start looks for."""
+ON_THE_HUB = {
+    "model_id=nosuch": "model_id",
+    "tokenizer=nosuch": "tokenizer",
+    "speculative_draft_model=nosuch": "speculative_draft_model",
+    "hf_config_path": "hf_config_path",
+    "generation_config": "generation_config",
+    **dict.fromkeys(
+        (f"{RECIPE}{name}" for name in ("Medusa", "EAGLE", "EAGLE3 by the environment")), "speculative_config"
+    ),
+    f"{RECIPE}a draft model": "draft_model_id",
+}
+"""By case, the option that a start names where it finds nothing on the hub, which check leaves to it."""
 NAMED_OTHERWISE: dict[str, str] = dict.fromkeys(("task", "convert"), "hf_overrides")
 """By option, the one that is named where its value is good, but needs that."""
 NOT_HERE = {
-    **dict.fromkeys(("Medusa", "EAGLE", "EAGLE3 by the environment"), "speculative_config"),  # on the hub
-    "a draft model": "speculative_draft_model",
     "LMCache": "kv_transfer_config",
     "LMCache by itself": "lmcache_auto_config",
     "Mistral's tokenizer": "tokenizer",
     "expert parallelism": "enable_expert_parallel",
 }
-"""Recipes that nothing is wrong with and that are refused here, by what has to be there: draft models from the hub, a
-package, Mistral's tokenizer, a model with experts."""
+"""Recipes that nothing is wrong with and that are refused here, by what has to be there: a package, Mistral's
+tokenizer, a model with experts."""
 OF_THE_CONTAINER = {"formatters", "a handle of the user's"}
 """Recipes with user code that needs djl_python, which is not here: check lets it pass."""
 SIZES = {"num_attention_heads": 8, "num_key_value_heads": 8, "head_dim": 32, "hidden_size": 256}
@@ -50,6 +58,8 @@ SIZES = {"num_attention_heads": 8, "num_key_value_heads": 8, "head_dim": 32, "hi
 CALL = {"content": "<|python_tag|>", "special": True}
 """A token that a parser of Llama's needs."""
 
+JUDGED = [one for one in CONFIGURATIONS if one.name not in OF_THE_CONTAINER and RECIPE + one.name not in ON_THE_HUB]
+"""Recipes of which check and a start say the same."""
 OF_TESTS = re.compile(r"VLLM_(CPU|ENABLE|WORKER)_|OMP_NUM_THREADS$")
 """Variables that other tests need, and that vLLM on such a device would take for the user's."""
 
@@ -140,10 +150,16 @@ def agreed(told: Told, case: str) -> str | None:
     return option_of(checked)
 
 
-@pytest.mark.parametrize("case", sorted(SINGLE.keys() - ON_THE_HUB))
+@pytest.mark.parametrize("case", sorted(SINGLE.keys() - ON_THE_HUB.keys()))
 def test_one_option(told: dict[str, tuple[Refusal, Refusal]], case: str) -> None:
     name = SINGLE[case][0]
     assert agreed(told, case) in {None, name, NAMED_OTHERWISE.get(name)}
+
+
+@pytest.mark.parametrize("case", ON_THE_HUB)
+def test_what_is_on_the_hub(told: Told, case: str) -> None:
+    checked, served = told[case]
+    assert (option_of(checked), option_of(served)) == (None, ON_THE_HUB[case]), (checked, served)
 
 
 @pytest.mark.parametrize("case", BETWEEN)
@@ -152,7 +168,7 @@ def test_what_belongs_together(told: dict[str, tuple[Refusal, Refusal]], case: s
     assert agreed(told, case) in {expected.refused, expected.refused if expected.everywhere else None}
 
 
-@pytest.mark.parametrize("one", [one for one in CONFIGURATIONS if one.name not in OF_THE_CONTAINER], ids=name_of)
+@pytest.mark.parametrize("one", JUDGED, ids=name_of)
 def test_recipes_of_the_container(told: Told, one: Configuration) -> None:
     refused = agreed(told, RECIPE + one.name)
     assert refused in (one.refused or {NOT_HERE.get(one.name)}), told[RECIPE + one.name]
@@ -167,7 +183,8 @@ def test_user_code_of_the_container(told: Told, name: str) -> None:
 
 def test_arguments_of_vllm(told: Told) -> None:
     """Those that are no option of the table, each with nonsense."""
-    others = [case for case in told if case not in SINGLE and case not in BETWEEN and not case.startswith(RECIPE)]
+    known = SINGLE.keys() | BETWEEN.keys() | ON_THE_HUB.keys()
+    others = [case for case in told if case not in known and not case.startswith(RECIPE)]
     assert len(others) > 100
     assert {case: told[case] for case in others if option_of(told[case][0]) != option_of(told[case][1])} == {}
     assert {case: told[case] for case in others if option_of(told[case][1]) not in {None, case}} == {}

@@ -75,6 +75,29 @@ def test_an_option_of_the_environment_is_told_by_its_variable(model_dir: Path, m
     assert sorted(message.partition(":")[0] for message in messages) == ["OPTION_ASYNC_MODE", "OPTION_ROLLING_BATCH"]
 
 
+@pytest.mark.parametrize(
+    ("environment", "option"),
+    [
+        ({"SM_VLLM_API_KEY": "secret"}, None),
+        ({"SAGEMAKER_SECURE_MODE": "true"}, None),
+        ({"SM_VLLM_MAX_LORAS": "many"}, "max_loras"),
+        ({"MODEL_ID": "a/b", "SPECULATE": "few"}, "speculative_draft_model"),
+        ({"SM_VLLM_ENABLE_LORA": "perhaps"}, "enable_lora"),
+    ],
+    ids=str,
+)
+def test_the_option_is_never_a_variable(
+    model_dir: Path, monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], option: str | None
+) -> None:
+    """The message names the variable."""
+    for name, text in environment.items():
+        monkeypatch.setenv(name, text)
+    (found,) = findings(model_dir, {})
+    assert (found.level, found.option) == ("error", option)
+    variable = "SAGEMAKER_SECURITY_CONTROLS" if "SAGEMAKER_SECURE_MODE" in environment else [*environment][-1]
+    assert found.message.startswith(f"{variable}: ")
+
+
 def test_a_file_that_cannot_be_read(model_dir: Path) -> None:
     (model_dir / "serving.properties").write_text("option.x=\\u12\n")
     (found,) = findings(model_dir, {})

@@ -92,10 +92,10 @@ BETWEEN = {
     "copies": Case({"data_parallel_size": "2"}),
     "a share of memory above 1": Case({"gpu_memory_utilization": "1.5"}, "gpu_memory_utilization"),
     "a step below the batch": Case(
-        {"max_num_batched_tokens": "64", "max_num_seqs": "128"}, "max_rolling_batch_prefill_tokens"
+        {"max_num_batched_tokens": "64", "max_num_seqs": "128"}, "max_num_batched_tokens"
     ),
     "a step below the context, in one piece": Case(
-        {"max_num_batched_tokens": "512", "enable_chunked_prefill": "false"}, "max_rolling_batch_prefill_tokens"
+        {"max_num_batched_tokens": "512", "enable_chunked_prefill": "false"}, "max_num_batched_tokens"
     ),
     "experts of a model without": Case({"enable_expert_parallel": "true"}, "enable_expert_parallel"),
     # Weights.
@@ -175,7 +175,7 @@ BETWEEN = {
         {**LORA, "default_mm_loras": '{"image": "a"}'}, "adapters"
     ),
     "drafts, adapters, a small step": Case(
-        {**LORA, **NGRAM, "max_num_batched_tokens": "512"}, "max_rolling_batch_prefill_tokens"
+        {**LORA, **NGRAM, "max_num_batched_tokens": "512"}, "max_num_batched_tokens"
     ),
     # What vLLM alone knows.
     "images of a model without": Case({"limit_mm_per_prompt": '{"image": 1}'}),

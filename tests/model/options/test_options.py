@@ -398,12 +398,17 @@ def test_a_draft_model_in_the_model_directory(tmp_path: Path) -> None:
     assert json.loads(taken.engine_arguments["speculative_config"])["model"] == str(tmp_path / "draft")
 
 
-def test_what_only_a_draft_model_gives_a_meaning() -> None:
+def test_what_only_a_draft_model_gives_a_meaning(tmp_path: Path) -> None:
     assert "speculative_config" not in settings(speculative_length="5", draft_model_tp_size="1").engine_arguments
     for given in ({"spec_length": "0"}, {"draft_model_id": "ngram", "spec_length": "0"}):
         assert "speculative_config" not in settings(**given).engine_arguments
     both = refused(speculative_draft_model="x", speculative_config='{"method": "ngram"}')
     assert "option.speculative_draft_model: expected it or option.speculative_config, got both" in both
+    variables = {"OPTION_SPECULATIVE_DRAFT_MODEL": "x", "SM_VLLM_SPECULATIVE_CONFIG": '{"method": "ngram"}'}
+    with pytest.raises(OptionError) as caught:
+        load_settings(tmp_path, environment=variables, overrides={})
+    said = "OPTION_SPECULATIVE_DRAFT_MODEL: expected it or SM_VLLM_SPECULATIVE_CONFIG, got both"
+    assert caught.value.message == said
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ...kit.api.errors import OptionError
-from ...kit.api.options import OPTIONS, make_settings, option_named
+from ...kit.api.options import OPTIONS, load_settings, make_settings, option_named
 from ...kit.api.types import Settings
 
 pytestmark = pytest.mark.engine
@@ -199,3 +199,32 @@ def test_a_users_own_bare_keys_are_ignored(tmp_path: Path) -> None:
     taken = engine_arguments(make_settings(tmp_path))
     assert "mine" not in taken
     assert taken["seed"] == 5
+
+
+NAMED = [
+    ({"max_num_batched_tokens": "foo"}, {}, "option.max_num_batched_tokens", "max_num_batched_tokens"),
+    ({"max_rolling_batch_prefill_tokens": "foo"}, {}, "option.max_rolling_batch_prefill_tokens",
+     "max_rolling_batch_prefill_tokens"),
+    ({}, {"OPTION_MAX_NUM_BATCHED_TOKENS": "foo"}, "OPTION_MAX_NUM_BATCHED_TOKENS", "max_num_batched_tokens"),
+    ({}, {"ARGS_MAX_NUM_BATCHED_TOKENS": "foo"}, "ARGS_MAX_NUM_BATCHED_TOKENS", "max_num_batched_tokens"),
+    ({}, {"SM_VLLM_MAX_NUM_BATCHED_TOKENS": "foo"}, "SM_VLLM_MAX_NUM_BATCHED_TOKENS", "max_num_batched_tokens"),
+    ({"quantization": "nosuch"}, {}, "option.quantization", "quantization"),
+    ({}, {"OPTION_QUANTIZATION": "nosuch"}, "OPTION_QUANTIZATION", "quantization"),
+    ({"max_num_batched_tokens": "64", "enable_lora": "true", "speculative_draft_model": "ngram"}, {},
+     "option.max_num_batched_tokens", "max_num_batched_tokens"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("options", "environment", "called", "name"), NAMED, ids=str)
+def test_the_name_that_was_given(
+    tmp_path: Path, options: dict[str, str], environment: dict[str, str], called: str, name: str
+) -> None:
+    """Of several that an option has, and the variable where it came from one."""
+    from lmi.model.vllm.options import engine_arguments
+
+    asked = load_settings(tmp_path, environment=environment, overrides=options)
+    with pytest.raises(OptionError) as caught:
+        engine_arguments(asked)
+    caught.value.come_from(asked.sources)
+    assert caught.value.message.startswith(f"{called}: ")
+    assert caught.value.param == name

@@ -93,7 +93,7 @@ def test_quotes_and_comments_are_part_of_a_value(name: str, text: str, meant: st
     """java.util.Properties: a comment is a line of its own, and quotes are letters as any other."""
     message = refused(**{name: text})
     assert message.startswith(f"option.{name}: write option.{name}={meant} (the ")
-    assert message.endswith(" part of the value)")
+    assert message.endswith(f" part of the value), got {text!r}")
     make_settings(**{name: meant})
 
 
@@ -117,7 +117,9 @@ def test_a_variable_is_named(tmp_path: Path) -> None:
     for variable, option in (("OPTION_MODEL_ID", "model_id"), ("HF_MODEL_ID", "model_id"), ("SM_VLLM_DTYPE", "dtype")):
         with pytest.raises(OptionError) as caught:
             load_settings(tmp_path, environment={variable: '"auto"'}, overrides={})
-        assert caught.value.message == f"{variable}: write option.{option}=auto (the quotes are part of the value)"
+        assert caught.value.message == (
+            f"{variable}: write option.{option}=auto (the quotes are part of the value), got '\"auto\"'"
+        )
         assert caught.value.param == option
     with pytest.raises(
         OptionError, match=r"^OPTION_MODEL_ID: write option\.model_id=a/b \(the quotes are part of the value\)"

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from ....kit.api.options import make_settings
+from ....kit.api.options import load_settings, make_settings
 from ....kit.djl import hosting
 from ....kit.djl.hosting import HostError
 from ....kit.faults.start_faults import FAULTS, copy, weights
@@ -245,6 +245,32 @@ def test_an_error_names_the_option_that_was_written(options: dict[str, str], sai
 
     error = start_error(ValueError(said), make_settings(**options))
     assert (error.param, error.message) == (option, f"the engine could not start, see option.{option}: {said}")
+
+
+@pytest.mark.parametrize(
+    ("options", "environment", "said", "option", "called"),
+    [
+        ({}, {"SM_VLLM_MAX_MODEL_LEN": "9"}, "derived max_model_len", "max_model_len", "SM_VLLM_MAX_MODEL_LEN"),
+        ({}, {"OPTION_MAX_MODEL_LEN": "9"}, "derived max_model_len", "max_model_len", "OPTION_MAX_MODEL_LEN"),
+        ({"max_model_len": "9"}, {"OPTION_MAX_MODEL_LEN": "8"}, "derived max_model_len", "max_model_len", ""),
+        ({}, {"SM_VLLM_TENSOR_PARALLEL_SIZE": "3"}, "bad tensor_parallel_size", "tensor_parallel_size",
+         "SM_VLLM_TENSOR_PARALLEL_SIZE"),
+        ({}, {"OPTION_MAX_NUM_BATCHED_TOKENS": "7"}, "max_num_batched_tokens (7) is small", "max_num_batched_tokens",
+         "OPTION_MAX_NUM_BATCHED_TOKENS"),
+        ({"max_num_batched_tokens": "7"}, {}, "max_num_batched_tokens (7) is small", "max_num_batched_tokens", ""),
+        ({}, {"OPTION_SPECULATIVE_DRAFT_MODEL": "a/b"}, "Unsupported speculative method", "speculative_draft_model",
+         "OPTION_SPECULATIVE_DRAFT_MODEL"),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_an_error_names_the_variable(
+    tmp_path: Path, options: dict[str, str], environment: dict[str, str], said: str, option: str, called: str
+) -> None:
+    from lmi.model.process.ending.start_errors import start_error
+
+    error = start_error(ValueError(said), load_settings(tmp_path, environment=environment, overrides=options))
+    look = called or f"option.{option}"
+    assert (error.param, error.message) == (option, f"the engine could not start, see {look}: {said}")
 
 
 def test_a_model_that_cannot_be_fetched() -> None:
