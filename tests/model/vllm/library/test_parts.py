@@ -66,6 +66,8 @@ WITHOUT = {
     "prompt_token_stats": "no metrics",
     "update_from_output": "no metrics",
     "engine_idx": "no metrics",
+    # Of the check of a configuration before it is served.
+    "is_unspecified": "lmi check ends in an error",
     # Of spans, which are asked for by an option.
     **dict.fromkeys(
         (
