@@ -40,11 +40,11 @@ from .coding import decoded, is_encoded
 from .common.body_size import LARGE
 from .common.json_body import control_of, ends_of
 from .control import CANCEL, KIND, NO_CONTROL, Control
-from .detection import Hooks, check_dialect, detect, explicit_dialect, read_body, receive, refusal
+from .detection import Hooks, detect, explicit_dialect, read_body, receive, refusal
 from .dialect import Dialect, Route
 from .routing import misrouted, route_of, routed
 from .sessions import SESSION_HEADER, Session
-from .table import DIALECTS, fallback
+from .table import DIALECTS, check_dialect, fallback
 
 __all__ = [
     "CANCEL",

@@ -21,7 +21,6 @@ from ..model.errors import (
     GenerationError,
     LmiError,
     ModelNotFoundError,
-    OptionError,
     PayloadError,
     RequestError,
     UnsupportedError,
@@ -43,7 +42,6 @@ from .tracing import with_trace
 
 __all__ = [
     "Hooks",
-    "check_dialect",
     "detect",
     "documents_by_body",
     "explicit_dialect",
@@ -81,13 +79,6 @@ def comma_error(request: Request) -> PayloadError | None:
 LISTS = frozenset(("baggage", "cookie", "tracestate"))
 """Headers, which are attributes too, that hold names and values of others."""
 COMMA_BEFORE = re.compile(rf",\s*(dialect|{ROUTE}|{EXTRAS}|{DEPLOYMENT})\s*=", re.IGNORECASE)
-
-
-def check_dialect(settings: Settings, user_dialects: Sequence[Dialect] = ()) -> None:
-    """Raises OptionError if `option.dialect` names no dialect."""
-    names = [known.name for known in (*user_dialects, *DIALECTS)]
-    if settings.dialect and settings.dialect not in names:
-        raise OptionError.of("dialect", expected=f"one of {', '.join(names)}", given=settings.dialect)
 
 
 def detect(payload: Payload, request: Request, settings: Settings, user_dialects: Sequence[Dialect] = ()) -> Dialect:

@@ -3,5 +3,6 @@
 adapters.py     of its adapters
 container.py    what is in the container alone
 families.py     of the parsers that its model needs
+secure_mode.py  of what SageMaker's secure mode forbids
 workers.py      of DJL Serving's workers
 """

@@ -35,10 +35,10 @@ def _values(option: Option) -> Iterator[str]:
     yield from option.unsupported_values
     if option.ge is not None:
         yield f"{option.ge - 1:g}"
-        yield f"{option.ge:g}"
     if option.kind == "bool":
         yield "false" if option.default == "true" else "true"
-    yield from option.choices
+    # A right one of several: each takes a configuration of vLLM's.
+    yield from option.choices[-1:]
 
 
 @dataclass(frozen=True, slots=True)
