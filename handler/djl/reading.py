@@ -1,43 +1,115 @@
 """What Java sends, read from its socket with few system calls.
 
-djl_python asks the socket for each number and each word by itself: seven system calls for each running request with
-each call of a rolling batch, 9 µs a token where this takes 3. Here its reader asks a buffer, so all that reads must do
-so here: bytes of the next message may be in it already.
+djl_python asks the socket for each number and each word by itself: three system calls for each running request with
+each call of a rolling batch, 8 µs a token. Here it is asked for all that is there, and messages are taken from that.
+So bytes of the next message may have been read already, and all that reads must do so here: djl_python's reader is
+replaced only where it is the one that is known, by its source; any other stays as it is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from io import BufferedReader, FileIO
+import hashlib
+import inspect
+import logging
+import struct
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from djl_python import inputs
 
 __all__ = ["read", "replace_reader"]
 
+log = logging.getLogger(__name__)
+
+KNOWN = "221fbbf3ce5c4922cf042799915039d523978c09e61cde632c8b709936514431"
+"""Of djl_python 0.34.0 and 0.36.0."""
+
 CHUNK = 1 << 16
-"""Bytes that the socket is asked for at a time."""
+"""Bytes that the socket is asked for at a time, at least."""
 
-_read = inputs.Input.read
-_buffers: dict[Any, _Buffer] = {}
-"""By socket, of which a worker has one."""
+_SHORT = struct.Struct(">h")
+_INT = struct.Struct(">i")
+
+_waiting: WeakKeyDictionary[Any, bytearray] = WeakKeyDictionary()
+"""Of each socket what has been read of a message that nobody has asked for yet."""
 
 
-class _Buffer:
-    """A socket that has been read ahead of, as djl_python's reader asks one."""
-
-    def __init__(self, conn: Any) -> None:
-        self.recv: Callable[[int], bytes] = BufferedReader(FileIO(conn.fileno(), closefd=False), CHUNK).read
+def replace_reader() -> bool:
+    """Lets djl_python read this way, where its own reader is the known one."""
+    parts = (
+        inputs.Input.read,
+        inputs.retrieve_buffer,
+        inputs.retrieve_int,
+        inputs.retrieve_short,
+        inputs.retrieve_utf8,
+    )
+    if inputs.Input.read is read:
+        return True
+    try:
+        source = "".join(map(inspect.getsource, parts))
+    except OSError:
+        source = ""
+    known = hashlib.sha256(source.encode()).hexdigest() == KNOWN
+    if known:
+        inputs.Input.read = read
+    else:
+        log.info("djl_python's reader is another one than in 0.34.0 and 0.36.0, and is left as it is")
+    return known
 
 
 def read(self: Any, conn: Any) -> None:
     """`djl_python.Input.read`: fills an empty Input with the next message; raises ValueError at the end of them."""
-    buffer = _buffers.get(conn)
-    if buffer is None:
-        buffer = _buffers[conn] = _Buffer(conn)
-    _read(self, buffer)
+    data = _waiting.setdefault(conn, bytearray())
+    while (size := _take(self, data)) > len(data):
+        more = conn.recv(max(CHUNK, size - len(data)))
+        if not more:
+            raise ValueError("Connection disconnected")
+        data += more
+    del data[:size]
+    self.function_name = self.properties.get("handler")
 
 
-def replace_reader() -> None:
-    """Lets djl_python read this way."""
-    inputs.Input.read = read
+def _take(self: Any, data: bytearray) -> int:
+    """Fills an Input with the message that `data` begins with and returns its size.
+
+    Where `data` is too short it returns a larger number than it has, and the Input stays empty: 16-bit counts of
+    properties, a key and a value each, and of content items, before each text or value its 32-bit length; -1: no text
+    (ai.djl.python 0.36.0, Connection.RequestEncoder).
+    """
+    keys: list[str | None] = []
+    spans: list[slice] = []
+    end, at = len(data), 2
+
+    def text() -> str | None:
+        nonlocal at
+        start = at + 4
+        length = _INT.unpack_from(data, at)[0]
+        at = start if length < 0 else start + length
+        if at > end:
+            raise _TooShortError
+        return None if length < 0 else data[start:at].decode()
+
+    try:
+        pairs = [(text(), text()) for _ in range(_SHORT.unpack_from(data)[0])]
+        items = _SHORT.unpack_from(data, at)[0]
+        at += 2
+        for _ in range(items):
+            keys.append(text())
+            start = at + 4
+            at = start + _INT.unpack_from(data, at)[0]
+            if at > end:
+                raise _TooShortError
+            spans.append(slice(start, at))
+    except struct.error:
+        return end + 1
+    except _TooShortError:
+        return at
+    self.properties.update(pairs)
+    # Not before all of it is there: until then what has come is gone through again and again.
+    for key, span in zip(keys, spans, strict=True):
+        self.content.add(key=key, value=data[span])
+    return at
+
+
+class _TooShortError(Exception):
+    """What has come ends within a field."""

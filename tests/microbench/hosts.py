@@ -59,7 +59,7 @@ def rolling_batch(path: TokenPath, kind: str) -> dict[str, float]:
     from lmi.handler.djl.convert import BatchOutput, requests_of_batch
     from lmi.handler.djl.reading import replace_reader
 
-    replace_reader()
+    assert replace_reader()
 
     sink = Null()
     built = 0

@@ -64,33 +64,36 @@ def pieces(data: bytes, size: int) -> Iterator[bytes]:
         at += step
 
 
+class Sent:
+    """A socket that gives one piece a call."""
+
+    def __init__(self, given: Iterator[bytes]) -> None:
+        self._given = given
+        self._rest = b""
+
+    def recv(self, size: int) -> bytes:
+        data = self._rest or next(self._given, b"")
+        self._rest = data[size:]
+        return data[:size]
+
+
 @pytest.mark.parametrize("size", [3, 100, 5000, 10_000_000])
 def test_messages_are_read_as_djl_python_reads_them(reading: Any, size: int) -> None:
     """Cut anywhere, and several at once."""
     from djl_python import Input
 
-    for read in (Input.read, reading.read):
-        ours, theirs = socket.socketpair()
-        with ours, theirs:
-            sending = threading.Thread(target=send, args=(ours, pieces(b"".join(map(encoded, MESSAGES * 2)), size)))
-            sending.start()
-            for properties, content in MESSAGES * 2:
-                message = Input()
-                read(message, theirs)
-                assert message.get_properties() == properties
-                assert message.content.get_keys() == [key for key, _ in content]
-                assert message.content.get_values() == [value for _, value in content]
-                assert message.get_function_name() == properties.get("handler")
-            sending.join()
-            with pytest.raises(ValueError, match="disconnected"):
-                read(Input(), theirs)
-
-
-def send(sock: socket.socket, data: Iterator[bytes]) -> None:
-    """All of it, and the end."""
-    for piece in data:
-        sock.sendall(piece)
-    sock.shutdown(socket.SHUT_WR)
+    data = b"".join(map(encoded, MESSAGES * 2))
+    theirs, ours = Sent(pieces(data, size)), Sent(pieces(data, size))
+    for properties, content in MESSAGES * 2:
+        own, read = Input(), Input()
+        own.read(theirs)
+        reading.read(read, ours)
+        assert read.get_properties() == own.get_properties() == properties
+        assert read.content.get_keys() == own.content.get_keys() == [key for key, _ in content]
+        assert read.content.get_values() == own.content.get_values() == [value for _, value in content]
+        assert read.get_function_name() == own.get_function_name()
+    with pytest.raises(ValueError, match="disconnected"):
+        reading.read(Input(), ours)
 
 
 def test_a_call_is_answered_before_the_next_one_comes(reading: Any) -> None:
@@ -100,6 +103,7 @@ def test_a_call_is_answered_before_the_next_one_comes(reading: Any) -> None:
     ours, theirs = socket.socketpair()
     with ours, theirs:
         ours.settimeout(10)
+        theirs.settimeout(10)
 
         def serve() -> None:
             for _ in MESSAGES:
@@ -115,9 +119,20 @@ def test_a_call_is_answered_before_the_next_one_comes(reading: Any) -> None:
         serving.join()
 
 
-def test_djl_python_reads_this_way(reading: Any) -> None:
+def test_the_reader_of_the_hosts_is_known(reading: Any) -> None:
     from djl_python import Input
 
-    reading.replace_reader()
-    reading.replace_reader()
+    assert reading.replace_reader()
     assert Input.read is reading.read
+    assert reading.replace_reader()
+
+
+def test_another_reader_stays(reading: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    from djl_python import Input
+
+    own = Input.read
+    monkeypatch.setattr(sys.modules["djl_python.inputs"], "retrieve_int", lambda conn: 0)
+    with caplog.at_level("INFO"):
+        assert not reading.replace_reader()
+    assert Input.read is own
+    assert "left as it is" in caplog.text
