@@ -41,7 +41,7 @@ def start_error(error: BaseException, settings: Settings | None = None) -> Start
     of_hub = any(type(part).__module__.startswith("huggingface_hub.") for part in chain)
     if settings is not None:
         given = settings.engine_arguments
-        option = _argument(said, " ".join(map(str, chain)), given) or option
+        option = _argument(said, given) or option or _object(" ".join(map(str, chain)), given)
         if of_hub and not Path(settings.model_id).is_absolute():
             option = "model_id"
             more = f"{settings.model_id} is no directory here, and could not be fetched from the hub: "
@@ -90,13 +90,16 @@ _COMMON = {"auto", "none", "true", "false"}
 """Values that a message may quote without being about the argument that has it."""
 
 
-def _argument(said: str, whole: str, given: Mapping[str, str]) -> str | None:
-    """The option of the one argument, of those `given`, that a message names as a field, or whose value it quotes.
+def _object(whole: str, given: Mapping[str, str]) -> str | None:
+    """The option of the one argument, of those `given`, whose object a message is about, with what was around it."""
+    names = [re.sub(r"(?<!^)(?=[A-Z])", "_", found[1]).lower() for found in _OBJECT.finditer(whole)]
+    about = [name for name in names if name in given]
+    return name_of_argument(about[0]) if len(about) == 1 else None
 
-    `whole`: the message with what was around it.
-    """
+
+def _argument(said: str, given: Mapping[str, str]) -> str | None:
+    """The option of the one argument, of those `given`, that a message names as a field, or whose value it quotes."""
     fields = [found[1] for found in (_FIELD.match(said),) if found]
-    fields += [re.sub(r"(?<!^)(?=[A-Z])", "_", found[1]).lower() for found in _OBJECT.finditer(whole)]
     quoted = {found["text"].lower() for found in _QUOTED.finditer(said)} - _COMMON
     about = [name for name in fields if name in given] or [
         name for name, text in given.items() if quoted & {text.lower(), *_strings(text)}

@@ -160,7 +160,7 @@ def test_the_command_tells_of_them(model_dir: Path) -> None:
     for name, text in {"tokenizer.json": "{}", "serving.properties": "option.entryPoint=lmi.handler\n"}.items():
         model_dir.joinpath(name).write_text(text)
     write_adapter(model_dir / "adapters" / "a", LLAMA)
-    said = check_model_dir(model_dir, {"enable_lora": "true", "load_format": "dummy"})
+    said = check_model_dir(model_dir, {"enable_lora": "true", "load_format": "dummy"}, here=False)
     assert any(line.startswith("adapter a: rank 8, ") for line in said)
 
 
