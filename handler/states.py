@@ -5,6 +5,8 @@
        +----- what it names is ---------+                        +--expire--> ending --the error's record--> ended
               not there yet
 
+    One that is prepared where it is opened is running from its beginning; one that is refused there, preparing.
+
     event \\ state       waiting      preparing               running                       ending     ended
     a thread comes      preparing    -                       -                             -          -
     NotReadyError       -            waiting                 -                             -          -

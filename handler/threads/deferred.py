@@ -22,12 +22,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Literal
 
-import msgspec
-
 from ...formatters import NotReadyError, ParsedRequest, Response
 from ...model.engine import Engine
 from ...model.errors import GenerationError, LmiError
-from ...model.events import Delta, EngineEvent, Failed, Rendered
+from ...model.events import EngineEvent, Failed, Rendered
 from ...model.log import set_current
 from ..admission import Admission
 from ..exchange import Exchange
@@ -36,6 +34,7 @@ from ..telemetry.metrics import RequestStats
 from ..user_code.content_filter import FilteredEncoder
 from ..user_code.custom_handler import Relayed
 from ..user_code.safe_reply import end_of_stream
+from .merging import merge_deltas
 from .pool import Task, Workers
 
 __all__ = ["Deferred", "Prepared"]
@@ -313,33 +312,3 @@ class Deferred(Exchange):
             if numbers:
                 tell([self._tickets[number] for number in numbers])
                 numbers.clear()
-
-
-def merge_deltas(events: list[tuple[int, EngineEvent]]) -> list[tuple[int, EngineEvent]]:
-    """The same with neighbouring deltas of one sequence as one, where that does not change the order of its parts."""
-    result: list[tuple[int, EngineEvent]] = []
-    for prompt, event in events:
-        if result and isinstance(event, Delta):
-            before_prompt, before = result[-1]
-            if before_prompt == prompt and isinstance(before, Delta) and _can_merge(before, event):
-                result[-1] = (prompt, _merge(before, event))
-                continue
-        result.append((prompt, event))
-    return result
-
-
-def _can_merge(first: Delta, second: Delta) -> bool:
-    """Whether both can be one: a delta's reasoning comes before its text, and that before its calls."""
-    if first.index != second.index or first.finish is not None:
-        return False
-    return not (second.reasoning and (first.text or first.calls)) and not (second.text and first.calls)
-
-
-def _merge(first: Delta, second: Delta) -> Delta:
-    return msgspec.structs.replace(
-        second,
-        text=first.text + second.text,
-        tokens=first.tokens + second.tokens,
-        reasoning=first.reasoning + second.reasoning,
-        calls=first.calls + second.calls,
-    )

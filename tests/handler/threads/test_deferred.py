@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from lmi.handler.threads.deferred import Deferred, Prepared, merge_deltas
+from lmi.handler.threads.deferred import Deferred, Prepared
 
 from ...kit.api.errors import OptionError
 from ...kit.api.handler import NO_FRAME as NOTHING
@@ -29,6 +29,7 @@ from ...kit.api.handler import (
     Service,
     Whole,
     Workers,
+    merge_deltas,
 )
 from ...kit.api.options import make_settings
 from ...kit.api.types import CallDelta, Delta, EngineEvent, Failed, Finish, ParsedRequest, Request, Response, Started

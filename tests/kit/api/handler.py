@@ -32,6 +32,7 @@ from lmi.handler.sessions.store import Store as SessionStore
 from lmi.handler.states import State
 from lmi.handler.telemetry.metrics import RequestStats
 from lmi.handler.threads.deferred import Deferred, Prepared
+from lmi.handler.threads.merging import merge_deltas
 from lmi.handler.threads.pool import Task, Workers
 from lmi.handler.threads.sweeper import Watch
 from lmi.handler.user_code.custom_handler import Relayed, RelayedReply
@@ -89,6 +90,7 @@ __all__ = [
     "keep",
     "lmi_command",
     "load_extensions",
+    "merge_deltas",
     "next_slice",
     "package_model",
     "request_id_of",
