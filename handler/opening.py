@@ -50,8 +50,9 @@ from .preparing import Preparations
 from .response_store import SmallReads, TooLargeHereError
 from .sessions.requests import Receive, Sessions
 from .telemetry.metrics import Metrics, RequestStats
-from .threads.deferred import Deferred, Prepared
+from .threads.deferred import Deferred
 from .threads.pool import Workers
+from .threads.prepared import Prepared
 from .user_code.custom_handler import Relayed
 from .user_code.extensions import Extensions
 

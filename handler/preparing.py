@@ -28,7 +28,7 @@ from ..model.errors import LmiError, RequestError
 from ..model.options import Settings
 from .control import Controller
 from .sessions.requests import Receive, Sessions
-from .threads.deferred import Prepared
+from .threads.prepared import Prepared
 from .user_code.custom_handler import CustomHandler, Relayed
 from .user_code.extensions import Extensions
 

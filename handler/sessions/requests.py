@@ -32,8 +32,8 @@ from ...model.events import Event
 from ...model.options import Settings
 from .. import file_lock
 from ..response_store import Kept, kept_of
-from ..threads.deferred import Prepared
 from ..threads.pool import Workers
+from ..threads.prepared import Prepared
 from ..user_code.custom_handler import Relayed
 from ..user_code.safe_reply import end_of_stream
 from .s3 import Copy, copier

@@ -18,11 +18,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Generator
-from dataclasses import dataclass
 from functools import partial
 from typing import Literal
 
-from ...formatters import NotReadyError, ParsedRequest, Response
+from ...formatters import NotReadyError, Response
 from ...model.engine import Engine
 from ...model.errors import GenerationError, LmiError
 from ...model.events import EngineEvent, Failed, Rendered
@@ -36,21 +35,11 @@ from ..user_code.custom_handler import Relayed
 from ..user_code.safe_reply import end_of_stream
 from .merging import merge_deltas
 from .pool import Task, Workers
+from .prepared import Prepared
 
-__all__ = ["Deferred", "Prepared"]
+__all__ = ["Deferred"]
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Prepared:
-    """A request that has been parsed."""
-
-    call: ParsedRequest
-    on_threads: bool = True
-    """Whether the reply is fed on threads, for it runs user code; else on the engine's, as any other."""
-    filtered: FilteredEncoder | None = None
-    """The content filter's part of the reply."""
 
 
 class Deferred(Exchange):

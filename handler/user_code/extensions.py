@@ -40,8 +40,8 @@ from ...model.errors import AdapterError, OptionError, RequestError, UserCodeErr
 from ...model.options import Settings
 from ...model.options.combined import TASK_NAMES
 from ..model_code import entry_point_of, has_own_code
-from ..threads.deferred import Prepared
 from ..threads.pool import Workers
+from ..threads.prepared import Prepared
 from .adapter_code import AdapterCode
 from .content_filter import ContentFilter, FilteredEncoder
 from .custom_handler import CustomHandler

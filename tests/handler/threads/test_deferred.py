@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from lmi.handler.threads.deferred import Deferred, Prepared
+from lmi.handler.threads.deferred import Deferred
 
 from ...kit.api.errors import OptionError
 from ...kit.api.handler import NO_FRAME as NOTHING
@@ -23,6 +23,7 @@ from ...kit.api.handler import (
     Exchange,
     InputFormatter,
     PlainBatch,
+    Prepared,
     Relayed,
     RelayedReply,
     RollingBatch,

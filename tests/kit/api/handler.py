@@ -31,9 +31,10 @@ from lmi.handler.service import Service
 from lmi.handler.sessions.store import Store as SessionStore
 from lmi.handler.states import State
 from lmi.handler.telemetry.metrics import RequestStats
-from lmi.handler.threads.deferred import Deferred, Prepared
+from lmi.handler.threads.deferred import Deferred
 from lmi.handler.threads.merging import merge_deltas
 from lmi.handler.threads.pool import Task, Workers
+from lmi.handler.threads.prepared import Prepared
 from lmi.handler.threads.sweeper import Watch
 from lmi.handler.user_code.custom_handler import Relayed, RelayedReply
 from lmi.handler.user_code.dialect import dialect_of
