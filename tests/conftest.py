@@ -119,4 +119,6 @@ def _group(item: pytest.Item) -> str:
     fixtures: list[str] = getattr(item, "fixturenames", [])
     if "host" in fixtures and "hosts" in fixtures:
         return f"host-{params.get('host', 'server')}"
+    if "real_server" in fixtures:
+        return "real-server"
     return "host-server" if "hosts" in fixtures else item.path.relative_to(TESTS).as_posix()

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from ..kit.adapters import write_adapter
+from ..kit.examples import SERVER, run
 from ..kit.hosts.host import Server
 from ..kit.models.adapted import adapted_directory
 from ..kit.pages import PAGES, blocks_of
-from .test_docs_examples import SERVER, run
 
 pytestmark = [pytest.mark.engine, pytest.mark.hosts, pytest.mark.once]
 

