@@ -16,9 +16,8 @@ from typing import Any
 
 import pytest
 
-from ..kit.api.engine import TokenBudget, max_new_tokens_for
+from ..kit.api.engine import TokenBudget
 from ..kit.api.errors import (
-    ContextError,
     GenerationError,
     LmiError,
     OverloadedError,
@@ -39,7 +38,7 @@ from ..kit.api.handler import (
     next_slice,
     started_service,
 )
-from ..kit.api.types import Delta, Event, Failed, Finish, Generation, Request, Response, Sampling, Started, Token
+from ..kit.api.types import Delta, Event, Failed, Finish, Request, Response, Started, Token
 from ..kit.user_code.engine import ScriptedEngine
 
 HELLO = b'{"inputs": "Hi"}'
@@ -262,17 +261,6 @@ def test_body(tmp_path: Path) -> None:
 
 
 # --- Prompts and tokens ---
-
-
-@pytest.mark.parametrize(("tokens", "fits"), [(9, True), (10, True), (11, False)])
-def test_prompt(tokens: int, fits: bool) -> None:
-    generation = Generation(request_id="", prompt="", sampling=Sampling(max_tokens=5))
-    if fits:
-        assert max_new_tokens_for(generation, tokens, 100, 10) == 5
-        return
-    with pytest.raises(ContextError, match=r"prompt: prompt is too long: 11 tokens > 10 maximum") as caught:
-        max_new_tokens_for(generation, tokens, 100, 10)
-    assert caught.value.param == "prompt"
 
 
 def test_in_flight() -> None:
