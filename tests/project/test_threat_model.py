@@ -30,5 +30,4 @@ def test_the_tests_are_there() -> None:
     for file, name in {match for row in rows() for match in NAMED.findall(row[2])}:
         tree = ast.parse((TESTS / file).read_text())
         functions = {one.name for one in tree.body if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)}
-        tests = {one for one in functions if one.startswith("test_")}
-        assert tests >= ({name} if name else set()) and tests, f"{file}::{name}"
+        assert name in functions if name else any(one.startswith("test_") for one in functions), f"{file}::{name}"
