@@ -91,6 +91,10 @@ class Place(ScriptedService):
         until(lambda: other.finished)
         assert other.records[0] == b'{"generated_text":"Hello"}'
 
+    def rest(self) -> None:
+        """Returns when its only thread has done what it was asked for."""
+        self.workers.call(lambda: None).result(TIMEOUT)
+
     def pass_time(self, seconds: float) -> None:
         now = time.monotonic() + seconds
         self.service.admission.sweep(now)
@@ -442,11 +446,7 @@ def test_time_while_it_waits_for_a_thread(place: Make) -> None:
     made.open(HANG)
     hangs()
     queued = made.open()
-    # The other one's thread would be replaced when its time is over.
-    made.service.admission._open[queued] -= 10
-    queued_first = {queued: made.service.admission._open.pop(queued)}
-    made.service.admission._open = queued_first | made.service.admission._open
-    made.service.admission.sweep(time.monotonic() + 31)
+    queued.expire(TimeLimitError("too long"))
     failed(queued, TimeLimitError)
     sys.modules["hangs"].go.set()
     made.serve(1)
@@ -454,10 +454,10 @@ def test_time_while_it_waits_for_a_thread(place: Make) -> None:
 
 @pytest.mark.parametrize("body", [HI, CHAT])
 def test_time_while_the_engine_generates(place: Make, body: bytes) -> None:
-    made = place(content_filter="hangs:judge", request_timeout="40")
+    made = place(content_filter="hangs:judge", user_code_threads="1", request_timeout="40")
     exchange = made.open(body)
     made.say(0, Started(1), Delta(0, "Hel"))
-    until(lambda: exchange._writer == "none")  # type: ignore[attr-defined]
+    made.rest()
     made.pass_time(41)
     failed(exchange, TimeLimitError)
     assert made.engine.running == 0
@@ -466,10 +466,10 @@ def test_time_while_the_engine_generates(place: Make, body: bytes) -> None:
 
 
 def test_time_of_a_request_that_only_its_input_formatter_concerns(place: Make) -> None:
-    made = place(input_formatter="hangs:f", request_timeout="40")
+    made = place(input_formatter="hangs:f", user_code_threads="1", request_timeout="40")
     exchange = made.open()
     made.say(0, Started(1), Delta(0, "Hel"))
-    until(lambda: exchange._writer == "none")  # type: ignore[attr-defined]
+    made.rest()
     made.pass_time(41)
     failed(exchange, TimeLimitError)
     assert made.engine.running == 0
