@@ -12,6 +12,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -325,15 +326,15 @@ def test_time_in_mid_stream(tmp_path: Path) -> None:
     assert len(streamed.records) == before + 2
 
 
-def test_only_the_old_ones_are_ended(tmp_path: Path) -> None:
+def test_only_the_old_ones_are_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = place(tmp_path, request_timeout="50")
+    times = iter([1000.0, 1010.0])
+    monkeypatch.setattr("lmi.handler.admission.time", SimpleNamespace(monotonic=lambda: next(times)))
     old, new = made.open(), made.open()
-    made.service.admission._open[new] += 10
-    now = time.monotonic()
-    assert made.service.admission.sweep(now + 50.1) == made.service.admission._open[new]
+    assert made.service.admission.sweep(1050.1) == 1060
     assert (old.finished, new.finished) == (True, False)
     made.end(1)
-    assert made.service.admission.sweep(now) == now + 50
+    assert made.service.admission.sweep(1050.1) == 1100.1
 
 
 def test_a_request_that_expires_while_it_is_handed_to_the_engine(

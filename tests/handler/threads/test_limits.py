@@ -91,10 +91,6 @@ class Place(ScriptedService):
         until(lambda: other.finished)
         assert other.records[0] == b'{"generated_text":"Hello"}'
 
-    def rest(self) -> None:
-        """Returns when its only thread has done what it was asked for."""
-        self.workers.call(lambda: None).result(TIMEOUT)
-
     def pass_time(self, seconds: float) -> None:
         now = time.monotonic() + seconds
         self.service.admission.sweep(now)
@@ -321,7 +317,8 @@ def test_a_thread_that_hangs_while_the_engine_goes_on(place: Make) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(workers_module, "MAX_STUCK", 0)
         running = made.open()
-        until(lambda: made.engine.generations and running._writer == "none")  # type: ignore[attr-defined]
+        until(lambda: made.engine.generations)
+        made.rest()
         hung = made.open(HANG)
         hangs()
         made.pass_time(51)
