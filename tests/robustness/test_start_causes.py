@@ -189,9 +189,7 @@ def test_the_last_line_names_the_cause(name: str, demo_model: Path, tmp_path: Pa
         options = two_hosts(**options)
     port = options.get("option.node_port", "")
     if start.taken:
-        other = stack.enter_context(socket.socket())
-        other.bind(("127.0.0.1", int(port)))
-        other.listen()
+        stack.enter_context(socket.create_server(("127.0.0.1", int(port))))
     follower = None
     if start.of_follower is not None:
         directory = directory_of(demo_model, tmp_path / "follower", start.of_follower, options)
