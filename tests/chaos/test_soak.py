@@ -24,6 +24,7 @@ from ..bench.work import CHAT_STREAM, WORKLOADS, Measured, Timed, Workload
 from ..kit.api.errors import OptionError
 from ..kit.djl import hosting
 from ..kit.hosts.host import Host, eventually
+from .cases import ENDLESS
 from .hosts import Victim
 
 pytestmark = pytest.mark.once
@@ -31,8 +32,8 @@ pytestmark = pytest.mark.once
 REQUESTS = 2000
 WITHOUT_A_TASK = int(os.environ.get("LMI_SOAK_REQUESTS", "500"))
 """After which no task is left; 100,000 take ten minutes on each host (docs/robustness.md)."""
-LIMIT, ENGINE_LIMIT = 2, 128
-"""KiB that each of the second half may leave in the handler's process, and in each of the engine's."""
+LIMIT = 4
+"""KiB that each of the second half may leave in the handler's process, and in the engine's: 0.3 and 0.5 were seen."""
 
 
 class Layer(UrlLayer):
@@ -56,17 +57,17 @@ def soaked(layer: Layer, requests: int = REQUESTS) -> Soak:
 @pytest.mark.engine
 @pytest.mark.djl
 def test_thousands_of_small_requests(host: Host) -> None:
-    """All processes of it. What 100,000 requests may leave is 0.5 KiB (docs/robustness.md), which so few cannot show:
-    the C library's arenas still grow, in the engine's process by tens of MiB."""
+    """In the processes that are ours. What 100,000 requests may leave is 0.5 KiB (docs/robustness.md), which so few
+    cannot show: the C library's arenas still grow, in vLLM's core by tens of MiB."""
     done = soaked(Layer("host", host))
     assert (done.requests, done.lost, done.unproven, done.leaks) == (REQUESTS, 0, 0, [])
     handlers, *engines = done.judged
     assert set(engines) == {"engine process", "engine core"}
     later = replace(done, samples=tuple(one for one in done.samples if one.requests >= REQUESTS // 2))
     assert len(later.samples) > 3
-    for role, limit in ((handlers, LIMIT), *((engine, ENGINE_LIMIT) for engine in engines)):
+    for role in (handlers, "engine process"):
         for what in ("resident", "own"):
-            assert later.slope(role, what) / KiB < limit, (role, what, done.samples)
+            assert later.slope(role, what) / KiB < LIMIT, (role, what, done.samples)
 
 
 @pytest.fixture(params=["server", "rolling", "async"])
@@ -86,6 +87,11 @@ def probed(request: pytest.FixtureRequest, demo_model: Path, tmp_path: Path) -> 
 async def test_no_task_is_left(probed: Victim) -> None:
     """Nor an object of ours that stands for a request. Metrics and log give the same number."""
     layer = Layer("probed", probed.host)
+    asked = {"inputs": ENDLESS, "parameters": {"max_new_tokens": 1000}, "stream": True}
+    with httpx.stream("POST", layer.url, json=asked, timeout=60) as answer:
+        next(answer.iter_raw())
+        # What is looked for below is found where it is.
+        assert probed.alive()["requests"] > 0
     soaked(layer, 100)
     before = await probed.settled(lambda found: not found["requests"])
     assert before["requests"] == 0

@@ -8,12 +8,9 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from lmi.formatters import DIALECTS, Dialect, ParsedRequest, Request, Response, detect, receive
 
-from ..kit.api.dialects import LMI_TABLE as TABLE
 from ..kit.api.dialects import named, read_json
 from ..kit.api.errors import PayloadError
 from ..kit.api.options import typed_settings
@@ -100,51 +97,6 @@ def test_long_names_are_cut() -> None:
     answer = receive(Request(b'{"' + b"x" * 100_000 + b'": NaN}'), SETTINGS)
     assert isinstance(answer, Response)
     assert len(answer.body) < 300
-
-
-json_values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
-    max_leaves=8,
-)
-names = st.sampled_from([row.name for row in TABLE])
-
-
-@given(st.binary(max_size=30))
-def test_no_bytes_raise(body: bytes) -> None:
-    assert isinstance(receive(Request(body), SETTINGS), Response)
-
-
-@given(json_values, json_values, st.dictionaries(names, json_values, max_size=4))
-def test_no_values_raise(inputs: Any, stream: Any, parameters: dict[str, Any]) -> None:
-    body = json.dumps({"inputs": inputs, "stream": stream, "parameters": parameters}).encode()
-    received = receive(Request(body), SETTINGS)
-    if isinstance(received, ParsedRequest):
-        # What was accepted can be sent to the engine's process.
-        assert msgspec.msgpack.encode(received.generations)
-    else:
-        assert received.status == 424
-
-
-FIELDS = ["model", "messages", "prompt", "inputs", "stream", "tools", "tool_choice", "response_format", "stop", "n"]
-part = st.dictionaries(st.sampled_from(["type", "text", "content", "image_url", "detail"]), json_values, max_size=3)
-message = st.dictionaries(st.sampled_from(["role", "content", "tool_calls"]), json_values | st.lists(part), max_size=3)
-role = st.sampled_from(["user", "assistant", "tool"])
-messages = st.lists(st.builds(lambda one, given: {**one, "role": given}, message, role) | message, max_size=2)
-payloads = st.dictionaries(st.sampled_from(FIELDS), json_values, max_size=4)
-
-
-@pytest.mark.parametrize("dialect", [known.name for known in DIALECTS])
-@given(payloads, messages)
-def test_no_values_raise_in_any_dialect(dialect: str, payload: dict[str, Any], messages: Any) -> None:
-    body = json.dumps({"model": "m", "messages": messages, **payload}).encode()
-    attributes = {"dialect": dialect, "extra-parameters": "pass-through"}
-    received = receive(Request(body, attributes=attributes), SETTINGS)
-    if isinstance(received, ParsedRequest):
-        assert msgspec.msgpack.encode(received.generations)
-    else:
-        assert received.status >= 400
-        assert json.loads(received.body)
 
 
 def test_a_call() -> None:

@@ -26,7 +26,7 @@ from ..kit.api.handler import ATTRIBUTES_HEADER, attributes_of
 from ..kit.api.types import Request, Settings
 from .samples import REFUSED, SAMPLES, Sample
 
-__all__ = ["SETTINGS", "Source", "hostile_request", "raw_request"]
+__all__ = ["NAMES", "SETTINGS", "Source", "hostile_request", "places", "raw_request"]
 
 SETTINGS = Settings(model_dir="/model", model_id="/model", model_name="/model")
 T = TypeVar("T")
@@ -119,7 +119,7 @@ def _settings(source: Source, sample: Sample | None) -> Settings:
     return msgspec.structs.replace(SETTINGS, **changed)
 
 
-def _places(value: Any) -> Iterable[tuple[Any, Any]]:
+def places(value: Any) -> Iterable[tuple[Any, Any]]:
     """Every container in a value and a key or index of it."""
     stack = [value]
     while stack:
@@ -134,11 +134,11 @@ def _places(value: Any) -> Iterable[tuple[Any, Any]]:
 
 def _mutate(body: dict[str, Any], source: Source) -> None:
     """Changes one thing."""
-    places = list(_places(body))
-    if not places:
+    found = list(places(body))
+    if not found:
         body["inputs"] = copy.deepcopy(source.pick(LEAVES))
         return
-    container, key = source.pick(places)
+    container, key = source.pick(found)
     what = source.below(9)
     if what == 0:
         container[key] = copy.deepcopy(source.pick(LEAVES))
@@ -153,7 +153,7 @@ def _mutate(body: dict[str, Any], source: Source) -> None:
     elif what == 5 and isinstance(container, list):
         times = source.pick((0, 2, 70, 300))
         # Long enough for every limit on a list, short enough for many tries.
-        container *= times if len(places) * times <= 5000 else 1
+        container *= times if len(found) * times <= 5000 else 1
     elif what == 6:
         for _ in range(source.pick((1, 30, 99, 101, 400, 990))):
             container[key] = [container[key]] if source.below(2) else {"a": container[key]}

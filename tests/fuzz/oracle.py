@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from typing import Any
 
@@ -71,6 +72,8 @@ def _check_call(call: ParsedRequest, request: Request) -> None:
         sent = msgspec.msgpack.decode(msgspec.msgpack.encode(generation), type=Generation)
         _must(sent == generation, "a generation changes on its way", request)
         sampling = generation.sampling
+        numbers = [one for one in msgspec.structs.astuple(sampling) if isinstance(one, float)]
+        _must(all(map(math.isfinite, numbers)), "a number that is not finite", request)
         _must(1 <= sampling.n <= 128 and (sampling.best_of or 1) <= 128, "too many sequences", request)
         if isinstance(generation.prompt, Conversation):
             image_parts(generation.prompt)

@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 from ..kit.djl import hosting
-from ..kit.hosts.host import free_port, model_directory
+from ..kit.hosts.host import model_directory
 from ..kit.paths import ROOT
 from .engines import WHOLE, Engines, environment
 
@@ -33,7 +33,7 @@ def bench(engines: Engines) -> str:
     python = [sys.executable, "-m"]
     hosts = {
         "vllm serve": [*python, "tests.kit.hosts.vllm_server", str(model), *THEIRS],
-        "local server": [*python, "lmi.handler.commands.cli", "serve", str(model), "--port", str(free_port())],
+        "local server": [*python, "lmi.handler.commands.cli", "serve", str(model), "--port", "0"],
     }
     missing = hosting.available()
     for mode in () if missing else ("rolling", "async"):

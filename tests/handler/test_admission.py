@@ -12,13 +12,13 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from ..kit.api.engine import TokenBudget, max_new_tokens_for
+from ..kit.api.engine import TokenBudget
 from ..kit.api.errors import (
-    ContextError,
     GenerationError,
     LmiError,
     OverloadedError,
@@ -39,7 +39,7 @@ from ..kit.api.handler import (
     next_slice,
     started_service,
 )
-from ..kit.api.types import Delta, Event, Failed, Finish, Generation, Request, Response, Sampling, Started, Token
+from ..kit.api.types import Delta, Event, Failed, Finish, Request, Response, Started, Token
 from ..kit.user_code.engine import ScriptedEngine
 
 HELLO = b'{"inputs": "Hi"}'
@@ -264,17 +264,6 @@ def test_body(tmp_path: Path) -> None:
 # --- Prompts and tokens ---
 
 
-@pytest.mark.parametrize(("tokens", "fits"), [(9, True), (10, True), (11, False)])
-def test_prompt(tokens: int, fits: bool) -> None:
-    generation = Generation(request_id="", prompt="", sampling=Sampling(max_tokens=5))
-    if fits:
-        assert max_new_tokens_for(generation, tokens, 100, 10) == 5
-        return
-    with pytest.raises(ContextError, match=r"prompt: prompt is too long: 11 tokens > 10 maximum") as caught:
-        max_new_tokens_for(generation, tokens, 100, 10)
-    assert caught.value.param == "prompt"
-
-
 def test_in_flight() -> None:
     flight = TokenBudget(100)
     flight.admit(1, 60)
@@ -337,15 +326,15 @@ def test_time_in_mid_stream(tmp_path: Path) -> None:
     assert len(streamed.records) == before + 2
 
 
-def test_only_the_old_ones_are_ended(tmp_path: Path) -> None:
+def test_only_the_old_ones_are_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = place(tmp_path, request_timeout="50")
+    times = iter([1000.0, 1010.0])
+    monkeypatch.setattr("lmi.handler.admission.time", SimpleNamespace(monotonic=lambda: next(times)))
     old, new = made.open(), made.open()
-    made.service.admission._open[new] += 10
-    now = time.monotonic()
-    assert made.service.admission.sweep(now + 50.1) == made.service.admission._open[new]
+    assert made.service.admission.sweep(1050.1) == 1060
     assert (old.finished, new.finished) == (True, False)
     made.end(1)
-    assert made.service.admission.sweep(now) == now + 50
+    assert made.service.admission.sweep(1050.1) == 1100.1
 
 
 def test_a_request_that_expires_while_it_is_handed_to_the_engine(

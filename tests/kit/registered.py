@@ -9,10 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from lmi.formatters import NotReadyError
-from lmi.handler.adapters import loading
 from lmi.handler.adapters.entries import Entry
 from lmi.handler.adapters.registry import Registry
 from lmi.handler.threads.pool import Workers
@@ -22,7 +19,7 @@ from .adapters import LLAMA, write_adapter
 from .api.options import make_settings
 from .user_code.engine import ScriptedEngine
 
-__all__ = ["Entry", "NotReadyError", "Registered", "llama_dir", "registered", "retry_after"]
+__all__ = ["Entry", "NotReadyError", "Registered", "llama_dir", "registered"]
 
 
 def llama_dir(directory: Path) -> Path:
@@ -30,11 +27,6 @@ def llama_dir(directory: Path) -> Path:
     directory.mkdir(parents=True, exist_ok=True)
     directory.joinpath("config.json").write_text(json.dumps(LLAMA))
     return directory
-
-
-def retry_after(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
-    """When one of lora_cache_dir that has failed is tried again."""
-    monkeypatch.setattr(loading, "RETRY_AFTER_S", seconds)
 
 
 @contextmanager

@@ -179,15 +179,6 @@ def test_an_embedding_bodys_parameters_set_what_their_rows_say() -> None:
         assert changed == [set_field]
 
 
-EVERY = [*ROWS["trtllm"].values(), *TGI_ROWS.values(), *CHAT_TABLE, *TEXT_TABLE]
-
-
-@pytest.mark.parametrize("row", EVERY, ids=[row.name for row in EVERY])
-def test_every_kind_tells_of_itself(row: Parameter) -> None:
-    assert row.kind.description
-    assert isinstance(row.kind.schema, dict)
-
-
 def test_what_engines_declare() -> None:
     assert set(limits()) == set(BACKENDS) - {"vllm-embedding", "vllm-scoring"}
     known = {*Sampling.__struct_fields__, "kv_transfer_params", "priority"}

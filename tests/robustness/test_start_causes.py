@@ -21,7 +21,7 @@ import pytest
 from ..kit.adapters import write_adapter
 from ..kit.faults.start_faults import CORE_FAULTS, Change, configured, copy, nothing, weights
 from ..kit.hosts.follower import LOOPBACK, Follower, two_hosts
-from ..kit.hosts.host import free_port, model_directory
+from ..kit.hosts.host import model_directory
 from ..kit.paths import ROOT
 
 pytestmark = pytest.mark.engine
@@ -149,7 +149,7 @@ class Serving:
 
     def __init__(self, directory: Path, log: Path) -> None:
         self.log = log
-        command = [str(Path(sys.executable).parent / "lmi"), "serve", str(directory), "--port", str(free_port())]
+        command = [str(Path(sys.executable).parent / "lmi"), "serve", str(directory), "--port", "0"]
         with log.open("w") as output:
             self.process = subprocess.Popen(command, stdout=output, stderr=output, env={**os.environ, **LOOPBACK})
 
@@ -189,9 +189,7 @@ def test_the_last_line_names_the_cause(name: str, demo_model: Path, tmp_path: Pa
         options = two_hosts(**options)
     port = options.get("option.node_port", "")
     if start.taken:
-        other = stack.enter_context(socket.socket())
-        other.bind(("127.0.0.1", int(port)))
-        other.listen()
+        stack.enter_context(socket.create_server(("127.0.0.1", int(port))))
     follower = None
     if start.of_follower is not None:
         directory = directory_of(demo_model, tmp_path / "follower", start.of_follower, options)

@@ -8,11 +8,8 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from lmi.formatters.openai import parse, refuse
-from lmi.formatters.openai.parameters import CHAT_TABLE, TEXT_TABLE
 
 from ...kit.answers.openai import CHAT, SETTINGS, STRICT, TEXT, USER
 from ...kit.api.dialects import forget_logged_names, receive
@@ -32,7 +29,7 @@ from ...kit.api.errors import (
     UnavailableError,
     UnsupportedError,
 )
-from ...kit.api.types import ParsedRequest, Request, Response
+from ...kit.api.types import ParsedRequest, Request
 
 
 def refused(payload: dict[str, Any]) -> LmiError:
@@ -316,44 +313,3 @@ def test_refuse(kind: type[LmiError], status: int, word: str, code: str) -> None
         assert json.loads(answer.body) == {
             "error": {"message": "the reason", "type": word, "param": "temperature", "code": code}
         }
-
-
-json_values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
-    max_leaves=8,
-)
-names = st.sampled_from([*(row.name for row in (*CHAT_TABLE, *TEXT_TABLE))])
-
-
-@given(st.sampled_from([CHAT, TEXT]), st.dictionaries(names, json_values, max_size=4))
-def test_no_values_raise(base: dict[str, Any], given_fields: dict[str, Any]) -> None:
-    received = receive(Request(json.dumps({**base, **given_fields}).encode()), SETTINGS)
-    if isinstance(received, ParsedRequest):
-        # What was accepted can be sent to the engine's process.
-        assert msgspec.msgpack.encode(received.generations)
-    else:
-        assert isinstance(received, Response)
-        # A body that cannot be read (NaN) is in no dialect yet.
-        assert received.status in (400, 424)
-
-
-parts = st.fixed_dictionaries({}, optional=dict.fromkeys(("type", "text", "image_url", "refusal"), json_values))
-message_fields = {
-    "content": json_values | st.lists(parts, max_size=2),
-    "tool_calls": json_values | st.lists(st.fixed_dictionaries({"id": json_values, "function": json_values})),
-    **dict.fromkeys(("function_call", "name", "tool_call_id", "refusal", "reasoning_content"), json_values),
-}
-any_message = st.fixed_dictionaries(
-    {"role": st.sampled_from(["system", "developer", "user", "assistant", "tool", "function"])},
-    optional=message_fields,
-)
-
-
-@given(st.lists(any_message | json_values, max_size=3))
-def test_no_message_raises(messages: list[Any]) -> None:
-    received = receive(Request(json.dumps({"messages": messages}).encode()), SETTINGS)
-    if isinstance(received, Response):
-        assert received.status in (400, 424)
-    else:
-        assert msgspec.msgpack.encode(received.generations)

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import json
 import logging
-import math
 from pathlib import Path
 from typing import Any
 
 import httpx
 import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from lmi.formatters.tgi import parse
 from lmi.formatters.tgi.info import info_page
-from lmi.formatters.tgi.parameters import ROWS
 
 from ...kit.answers.tgi import ERROR, INFO, check
 from ...kit.api.dialects import receive, refusal, route_of
@@ -306,30 +302,6 @@ def test_unknown_names(caplog: pytest.LogCaptureFixture) -> None:
     strict = msgspec.structs.replace(SETTINGS, unknown_parameters="error")
     with pytest.raises(RequestError, match=r"did you mean parameters\.top_n_tokens"):
         parse({"inputs": PROMPT, "parameters": {"top_n_token": 1}}, Request(b""), strict)
-
-
-json_values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
-    max_leaves=8,
-)
-
-
-@given(json_values, st.dictionaries(st.sampled_from(sorted(ROWS)), json_values, max_size=4))
-def test_no_values_raise(stream: Any, parameters: dict[str, Any]) -> None:
-    body = json.dumps({"inputs": PROMPT, "stream": stream, "parameters": parameters}).encode()
-    received = receive(Request(body, attributes=NAMED), SETTINGS)
-    if isinstance(received, ParsedRequest):
-        # What was accepted can be sent to the engine's process.
-        assert msgspec.msgpack.encode(received.generations)
-        assert all(math.isfinite(value) for value in numbers(received.generations[0]))
-    else:
-        assert received.status == 422
-        check(json.loads(received.body), ERROR)
-
-
-def numbers(made: Generation) -> list[float]:
-    return [value for value in msgspec.structs.asdict(made.sampling).values() if isinstance(value, float)]
 
 
 # --- Routes ---

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,7 +21,7 @@ from lmi.handler.adapters.registry import Registry
 from ...kit.adapters import LLAMA, write_adapter
 from ...kit.api.engine import Adapter
 from ...kit.api.errors import AdapterError, LmiError, ModelNotFoundError, NoSlotError, UnavailableError
-from ...kit.registered import Entry, NotReadyError, Registered, llama_dir, registered, retry_after
+from ...kit.registered import Entry, NotReadyError, Registered, llama_dir, registered
 from ...kit.user_code.modules import modules_in
 
 
@@ -507,11 +508,11 @@ def test_what_an_api_has_registered_makes_no_room_for_them(cached: Registered) -
 
 def test_none_makes_room_that_somebody_has_just_named(cached: Registered, monkeypatch: pytest.MonkeyPatch) -> None:
     """A request with its key may be on its way to the engine; or it is being loaded for one."""
-    monkeypatch.setattr("lmi.handler.adapters.registry.IDLE_S", 0.3)
+    monkeypatch.setattr("lmi.handler.adapters.registry.IDLE_S", 3600.0)
     for name in ("one", "two", "three"):
         ready(cached.registry, name)
     assert cached.names == ["one", "three", "two"]
-    time.sleep(0.35)
+    monkeypatch.setattr("lmi.handler.adapters.registry.IDLE_S", 0.0)
     cached.registry.key("two")
     assert cached.names == ["three", "two"]
 
@@ -519,11 +520,11 @@ def test_none_makes_room_that_somebody_has_just_named(cached: Registered, monkey
 def test_whether_there_are_too_many_is_not_asked_with_each_request(
     cached: Registered, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lmi.handler.adapters.registry.EVICT_EVERY_S", 0.3)
+    monkeypatch.setattr("lmi.handler.adapters.registry.EVICT_EVERY_S", 3600.0)
     for name in ("one", "two", "three"):
         ready(cached.registry, name)
     assert len(cached.names) == 3
-    time.sleep(0.35)
+    monkeypatch.setattr("lmi.handler.adapters.registry.EVICT_EVERY_S", 0.0)
     cached.registry.key("one")
     assert cached.names == ["one", "three"]
 
@@ -542,8 +543,13 @@ def test_many_at_once_are_all_served_and_soon_no_more_than_may_be(cached: Regist
     assert len(cached.names) <= 2
 
 
+def later(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
+    """So many seconds have passed for what names adapters."""
+    clock = SimpleNamespace(monotonic=lambda: time.monotonic() + seconds)
+    monkeypatch.setattr("lmi.handler.adapters.registry.time", clock)
+
+
 def test_a_broken_one_is_tried_again_after_a_while(cached: Registered, monkeypatch: pytest.MonkeyPatch) -> None:
-    retry_after(monkeypatch, 0.2)
     for _ in range(2):
         with pytest.raises(AdapterError, match=r"^adapter broken could not be loaded: .*use_dora"):
             ready(cached.registry, "broken")
@@ -551,19 +557,18 @@ def test_a_broken_one_is_tried_again_after_a_while(cached: Registered, monkeypat
     # Not at once: the files are not to be read with each request.
     with pytest.raises(AdapterError):
         cached.registry.key("broken")
-    time.sleep(0.25)
+    later(monkeypatch, 30)
     with pytest.raises(NotReadyError):
         cached.registry.key("broken")
     assert ready(cached.registry, "broken") == "broken#2"
 
 
 def test_one_that_was_only_not_tried_is_tried_sooner(cached: Registered, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lmi.handler.adapters.loading.AGAIN_AFTER_S", 0.2)
     cached.told.errors["one"] = UnavailableError("the engine is being rebuilt, try again later")
     with pytest.raises(AdapterError, match=r"^adapter one could not be loaded: the engine is being rebuilt"):
         ready(cached.registry, "one")
     cached.told.errors.clear()
-    time.sleep(0.25)
+    later(monkeypatch, 1)
     assert ready(cached.registry, "one") == "one#2"
 
 

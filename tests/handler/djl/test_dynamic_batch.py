@@ -13,12 +13,14 @@ import pytest
 
 from lmi.handler.djl.dynamic_batch import Chunks, PlainBatch, Whole
 
-from ...kit.api.types import Delta, Finish, Request, Started, Token
+from ...kit.api.handler import Exchange
+from ...kit.api.types import Delta, Finish, Generation, Request, Sink, Started, Token
 from ...kit.user_code.service import ScriptedService
 
 END = Finish("eos", generated_tokens=1)
-LATE = "the request took longer than 0.3 seconds"
-LIMIT = 0.3
+LIMIT = 0.001
+"""Seconds: what has not come when the call is made comes too late."""
+LATE = "the request took longer than 0.001 seconds"
 
 
 @pytest.fixture
@@ -30,25 +32,47 @@ def request(stream: bool = False) -> Request:
     return Request(json.dumps({"inputs": "Hi", "stream": stream}).encode(), attributes={"dialect": "lmi"})
 
 
-def test_a_batch_that_takes_too_long_is_answered(made: ScriptedService) -> None:
+def test_a_batch_that_takes_too_long_is_answered(made: ScriptedService, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those that have ended have their answers."""
-    made.engine.submit_then = []
-    batch = PlainBatch(made.service, LIMIT)
-    answers: list[Whole] = []
-    thread = threading.Thread(target=lambda: answers.extend(batch.answers([request(), request()])))
-    thread.start()
-    deadline = time.monotonic() + 10
-    while len(made.engine.sinks) < 2:
-        assert time.monotonic() < deadline
-        time.sleep(0.001)
-    made.engine.say(1, Started(1), Delta(0, "there", finish=END))
-    thread.join(10)
-    assert not thread.is_alive()
-    late, good = answers
+    submit = made.engine.submit
+
+    def second_only(generation: Generation, sink: Sink) -> int:
+        ticket = submit(generation, sink)
+        if ticket == 1:
+            made.engine.say(1, Started(1), Delta(0, "there", finish=END))
+        return ticket
+
+    monkeypatch.setattr(made.engine, "submit", second_only)
+    late, good = PlainBatch(made.service, LIMIT).answers([request(), request()])
     assert json.loads(good.body) == {"generated_text": "there"}
     assert LATE in late.body.decode()
     assert not made.engine.sinks
     assert made.service.admission.open == 0
+
+
+def test_a_whole_answer_has_a_length_however_slowly_its_end_comes_behind_its_only_record(
+    made: ScriptedService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    submit, release, ending = made.engine.submit, made.service.admission.release, threading.Event()
+
+    def slow(exchange: Exchange) -> None:
+        ending.set()
+        time.sleep(0.1)
+        release(exchange)
+
+    def speaking(generation: Generation, sink: Sink) -> int:
+        """Returns when the record is there, and the end is not."""
+        ticket = submit(generation, sink)
+        events = (Started(1), Delta(0, "there", finish=END))
+        threading.Thread(target=made.engine.say, args=(ticket, *events), daemon=True).start()
+        assert ending.wait(30)
+        return ticket
+
+    monkeypatch.setattr(made.service.admission, "release", slow)
+    monkeypatch.setattr(made.engine, "submit", speaking)
+    answer = PlainBatch(made.service).answer(request())
+    assert isinstance(answer, Whole)
+    assert json.loads(answer.body) == {"generated_text": "there"}
 
 
 def test_all_of_a_batch_have_the_status_of_the_error(made: ScriptedService) -> None:
@@ -75,7 +99,6 @@ def test_a_stream_goes_on_while_nobody_waits(made: ScriptedService) -> None:
     assert isinstance(answer, Chunks)
     records = iter(answer.records)
     first = next(records)
-    time.sleep(2 * LIMIT)
     made.engine.say(0, Delta(0, "b", (Token(2, "b"),), END))
     told = [json.loads(line) for line in (first + b"".join(records)).splitlines()]
     assert [one["token"]["text"] for one in told] == ["a", "b"]
@@ -83,24 +106,31 @@ def test_a_stream_goes_on_while_nobody_waits(made: ScriptedService) -> None:
 
 
 def test_a_stream_leaves_half_of_the_time_to_a_call_that_waits(made: ScriptedService) -> None:
-    """And that one's time has run since it came."""
     made.engine.submit_then = [Started(1), Delta(0, "a", (Token(1, "a"),))]
-    batch = PlainBatch(made.service, 4.0)
+    batch = PlainBatch(made.service, 0.4)
     answer = batch.answer(request(stream=True))
     assert isinstance(answer, Chunks)
     java, worker = socket.socketpair()
     with java, worker:
         batch.next_call.watch(worker)
         java.send(b"the next call")
-        begun = time.monotonic()
         told = lines(answer)
-        assert 1.5 < time.monotonic() - begun < 3.5
-        assert "the stream has ended since another request has waited for 2 seconds" in json.dumps(told[-1])
-        made.engine.submit_then = []
-        late = batch.answer(request())
-        assert time.monotonic() - begun < 5.5
-        assert isinstance(late, Whole)
-        assert late.status == 424
+    assert "the stream has ended since another request has waited for 0.2 seconds" in json.dumps(told[-1])
+
+
+def test_the_time_of_a_call_that_waits_has_run_since_it_came(made: ScriptedService) -> None:
+    """The stream's share of it, and its own."""
+    made.engine.submit_then = [Started(1), Delta(0, "a", (Token(1, "a"),))]
+    batch = PlainBatch(made.service, 100.0)
+    answer = batch.answer(request(stream=True))
+    assert isinstance(answer, Chunks)
+    begun = time.monotonic()
+    batch.next_call.since = begun - 51
+    assert "has waited for 50 seconds" in json.dumps(lines(answer)[-1])
+    made.engine.submit_then = []
+    batch.next_call.since = begun - 101
+    assert batch.answer(request()).status == 424
+    assert time.monotonic() - begun < 40, "it has waited as long again"
     assert batch.next_call.since is None
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 import sys
+from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
@@ -18,10 +19,10 @@ from ...kit.api.types import Delta, Failed, Finish, Request, Started, Token
 from ...kit.user_code.engine import ScriptedEngine
 
 
-def opened(body: bytes) -> tuple[ScriptedEngine, Exchange]:
+def opened(body: bytes, on_news: Callable[[Exchange], None] | None = None) -> tuple[ScriptedEngine, Exchange]:
     engine = ScriptedEngine()
     service = started_service(engine)
-    exchange = service.open(Request(body))
+    exchange = service.open(Request(body), on_news)
     return engine, exchange
 
 
@@ -43,9 +44,8 @@ def test_an_error_is_no_record_of_an_answer_that_goes_on(stream: str, merge: boo
 
 def test_the_last_record_comes_with_the_end() -> None:
     """A whole answer is one frame, so that the host can tell its length."""
-    engine, exchange = opened(b'{"inputs": "Hi"}')
     seen: list[tuple[bool, int]] = []
-    exchange._on_news = lambda one: seen.append((one.finished, len(one.records)))
+    engine, exchange = opened(b'{"inputs": "Hi"}', lambda one: seen.append((one.finished, len(one.records))))
     engine.say(0, Started(3), Delta(0, "Hello", (), Finish("eos", None, 1, -0.5)))
     assert seen[-1] == (True, 1)
     assert frame_of_exchange(exchange, first=True, merge=False).last

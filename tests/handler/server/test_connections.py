@@ -14,14 +14,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import uvicorn
 
 from lmi.handler.server import app as server_module
 from lmi.handler.server import body_reading as bodies_module
 from lmi.handler.server import run as run_module
+from lmi.handler.server.access import Access
 
+from ...kit.api.handler import started_service
 from ...kit.api.types import Delta, Finish, Started
 from ...kit.hosts.local_server import Make, Running, answer, serving, until
+from ...kit.user_code.engine import ScriptedEngine
 
 CHUNK = "x" * 100_000
 """Text of one event."""
@@ -125,8 +127,7 @@ class Closing:
 def test_each_connection_is_cut_off_at_the_second_look_at_which_it_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever others are or were closed: each has its own time to be read, and none has more."""
     monkeypatch.setattr(run_module, "LINGER_S", 0.3)
-    unread: Any = None
-    server = run_module._Server(uvicorn.Config(unread), unread, 1.0, [], lambda: None)
+    server = run_module.http_server(started_service(ScriptedEngine()), [], access=Access(), grace=1.0)
     connections: Any = server.server_state.connections
     first, second, third, left, stays = (Closing(closing=one) for one in (True, False, False, True, False))
     connections |= {first, second, third, left, stays}
@@ -169,19 +170,6 @@ def test_a_client_that_never_sends_its_body_is_told_of_the_limit(
         assert silent.recv(100) == b""
     until(lambda: not server.connections)
     assert server.service.admission.open == 0
-
-
-def test_a_connection_that_is_used_again_is_not(running: Make) -> None:
-    server = running(request_timeout="0.3")
-    with server.connect() as sock:
-        deadline = time.monotonic() + 2
-        while time.monotonic() < deadline:
-            ticket = server.ask(sock, {"inputs": "Hi"})
-            server.engine.say(ticket, Started(1), Delta(0, "Hello", finish=Finish("eos", generated_tokens=1)))
-            data = b""
-            while not data.endswith(b"}"):
-                data += sock.recv(1000)
-            assert data.endswith(b'{"generated_text":"Hello"}')
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -268,13 +256,14 @@ def test_who_sends_nothing_in_that_time_is_closed(running: Make) -> None:
 
 
 def test_each_request_begins_the_time_anew(running: Make) -> None:
-    server = running(keep_alive=2)
+    """And the time that its body has to arrive."""
+    server = running(keep_alive=2, request_timeout="2")
     with contextlib.ExitStack() as stack:
         (sock,) = idle(server, stack, 1)
         for _ in range(4):
             time.sleep(0.7)
-            sock.sendall(PING)
-            assert answer(sock)[0] == 200
+            sock.sendall(GENERATE + b'{"inputs": true}')
+            assert answer(sock)[0] == 422
 
 
 def test_they_are_kept_longer_than_load_balancers_keep_them(running: Make) -> None:

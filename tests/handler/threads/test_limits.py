@@ -317,7 +317,8 @@ def test_a_thread_that_hangs_while_the_engine_goes_on(place: Make) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(workers_module, "MAX_STUCK", 0)
         running = made.open()
-        until(lambda: made.engine.generations and running._writer == "none")  # type: ignore[attr-defined]
+        until(lambda: made.engine.generations)
+        made.rest()
         hung = made.open(HANG)
         hangs()
         made.pass_time(51)
@@ -442,11 +443,7 @@ def test_time_while_it_waits_for_a_thread(place: Make) -> None:
     made.open(HANG)
     hangs()
     queued = made.open()
-    # The other one's thread would be replaced when its time is over.
-    made.service.admission._open[queued] -= 10
-    queued_first = {queued: made.service.admission._open.pop(queued)}
-    made.service.admission._open = queued_first | made.service.admission._open
-    made.service.admission.sweep(time.monotonic() + 31)
+    queued.expire(TimeLimitError("too long"))
     failed(queued, TimeLimitError)
     sys.modules["hangs"].go.set()
     made.serve(1)
@@ -454,10 +451,10 @@ def test_time_while_it_waits_for_a_thread(place: Make) -> None:
 
 @pytest.mark.parametrize("body", [HI, CHAT])
 def test_time_while_the_engine_generates(place: Make, body: bytes) -> None:
-    made = place(content_filter="hangs:judge", request_timeout="40")
+    made = place(content_filter="hangs:judge", user_code_threads="1", request_timeout="40")
     exchange = made.open(body)
     made.say(0, Started(1), Delta(0, "Hel"))
-    until(lambda: exchange._writer == "none")  # type: ignore[attr-defined]
+    made.rest()
     made.pass_time(41)
     failed(exchange, TimeLimitError)
     assert made.engine.running == 0
@@ -466,10 +463,10 @@ def test_time_while_the_engine_generates(place: Make, body: bytes) -> None:
 
 
 def test_time_of_a_request_that_only_its_input_formatter_concerns(place: Make) -> None:
-    made = place(input_formatter="hangs:f", request_timeout="40")
+    made = place(input_formatter="hangs:f", user_code_threads="1", request_timeout="40")
     exchange = made.open()
     made.say(0, Started(1), Delta(0, "Hel"))
-    until(lambda: exchange._writer == "none")  # type: ignore[attr-defined]
+    made.rest()
     made.pass_time(41)
     failed(exchange, TimeLimitError)
     assert made.engine.running == 0

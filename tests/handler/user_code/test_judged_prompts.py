@@ -49,10 +49,10 @@ def until(condition: Callable[[], Any]) -> None:
 
 
 @pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
+def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
     monkeypatch.setattr(sys, "path", list(sys.path))
     options = {"content_filter": "guard_of_prompts:judge", "user_code_timeout": "50", "request_timeout": "40"}
-    made = Place(tmp_path, {"guard_of_prompts.py": GUARD}, options)
+    made = Place(tmp_path, {"guard_of_prompts.py": GUARD}, {**options, **getattr(request, "param", {})})
     yield made
     made.guard.go.set()
     assert made.service.extensions is not None
@@ -133,6 +133,10 @@ def test_others_are_served_while_one_is_judged(place: Place) -> None:
     until(lambda: place.engine.released == [1, 0])
 
 
+ONE_THREAD = pytest.mark.parametrize("place", [{"user_code_threads": "1"}], indirect=True, ids=[""])
+
+
+@ONE_THREAD
 def test_an_abort_while_it_is_judged(place: Place) -> None:
     exchange = place.open(CHAT % b"false")
     place.submitted(1)
@@ -141,9 +145,7 @@ def test_an_abort_while_it_is_judged(place: Place) -> None:
     exchange.abort()
     assert place.engine.aborted == [0]
     place.guard.go.set()
-    extensions = place.service.extensions
-    assert extensions is not None
-    until(lambda: extensions.workers._idle)
+    place.rest()
     assert place.engine.released == []
     assert place.service.admission.open == 0
 
@@ -178,10 +180,11 @@ def test_time_runs_out_while_it_is_judged(place: Place, seconds: float, kind: ty
     assert place.engine.released == []
 
 
+@ONE_THREAD
 def test_time_runs_out_before_the_engine_has_rendered_it(place: Place) -> None:
     exchange = place.open(CHAT % b"false")
     place.submitted(1)
-    until(lambda: exchange._writer == "none")  # type: ignore[attr-defined]
+    place.rest()
     place.service.admission.sweep(time.monotonic() + 41)
     until(lambda: exchange.finished)
     assert isinstance(exchange.failure, TimeLimitError)

@@ -45,7 +45,6 @@ from lmi.model.text.answers.part import Part
 from lmi.model.text.answers.reasoning import Reasoning
 from lmi.model.text.answers.splitting import split, split_whole
 from lmi.model.text.prompt_limits import PIECE as PROMPT_PIECE
-from lmi.model.text.prompt_limits import max_new_tokens_for
 from lmi.model.text.response_limit import TOKEN as RESPONSE_TOKEN
 from lmi.model.text.response_limit import check_size
 from lmi.model.text.tokenizer import Tokenizer
@@ -104,7 +103,6 @@ __all__ = [
     "image_parts",
     "join_leader",
     "limits",
-    "max_new_tokens_for",
     "public_address",
     "ranked",
     "registered_parsers",

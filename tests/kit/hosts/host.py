@@ -9,13 +9,14 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import shutil
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -90,10 +91,20 @@ class Host(Protocol):
 
 
 def free_port() -> int:
-    """A port of the loopback interface that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A port of the loopback interface that nobody listens on, for who must know it beforehand.
+
+    For a minute the kernel gives it to nobody who asks for any port, as its last connection is in TIME_WAIT (tcp(7));
+    who asks for this one gets it, with SO_REUSEADDR as servers set it.
+    """
+    with socket.create_server(("127.0.0.1", 0)) as listener, socket.create_connection(listener.getsockname()):
+        accepted, _ = listener.accept()
+        # The first to close is the one that waits.
+        accepted.close()
+        return int(listener.getsockname()[1])
+
+
+SERVING = re.compile(r"^lmi: serving on (http\S+)$", re.MULTILINE)
+"""What `lmi serve` says once it listens."""
 
 
 class Server:
@@ -112,10 +123,8 @@ class Server:
         """`within` is a command that runs the server's, as its only child; `environment` is put over ours; `python` has
         the `lmi` beside it that is run; `timeout` is in seconds, for the start."""
         self._within = bool(within)
-        port = free_port()
-        self.url = f"http://127.0.0.1:{port}"
         self._log = log
-        command = [*within, str(python.parent / "lmi"), "serve", str(model_dir), "--port", str(port), *arguments]
+        command = [*within, str(python.parent / "lmi"), "serve", str(model_dir), "--port", "0", *arguments]
         with log.open("w") as output:
             self.process = subprocess.Popen(
                 command,
@@ -125,16 +134,12 @@ class Server:
                 env={**os.environ, **(environment or {})},
             )
         deadline = time.monotonic() + timeout
-        while not self._up():
+        while (found := SERVING.search(self.log_text())) is None:
             if self.process.poll() is not None or time.monotonic() > deadline:
                 self.stop()
                 raise RuntimeError(f"lmi serve did not start:\n{self.log_text()[-4000:]}")
             time.sleep(0.1)
-
-    def _up(self) -> bool:
-        with suppress(httpx.TransportError):
-            return httpx.get(f"{self.url}/ping", verify=False, timeout=5).status_code == 200
-        return False
+        self.url = found[1]
 
     @property
     def worker_pid(self) -> int:

@@ -30,3 +30,8 @@ class ScriptedService:
     ) -> Exchange:
         """What a request has become, which must not have been refused at once."""
         return self.service.open(Request(body, headers=headers or {}, attributes=attributes or {}))
+
+    def rest(self) -> None:
+        """Returns when the only thread of user code (`user_code_threads` 1) has done what it was asked for."""
+        assert self.service.extensions is not None
+        self.service.extensions.workers.call(lambda: None).result(30)

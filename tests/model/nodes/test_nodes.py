@@ -274,9 +274,6 @@ def test_an_address_of_somebody_in_front_is_listened_to_on_all(group: Callable[.
 
 def test_a_port_that_is_taken_is_named(group: Callable[..., Group]) -> None:
     one = group()
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", one.options.node_port))
-        taken.listen()
-        with pytest.raises(StartError) as refused:
-            one.gather().result(10)
+    with socket.create_server(("127.0.0.1", one.options.node_port)), pytest.raises(StartError) as refused:
+        one.gather().result(10)
     assert refused.value.message == f"option.node_port: {one.options.node_port}: Address already in use"

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from typing import Literal
 
 import pytest
 from hypothesis import given
@@ -121,6 +122,18 @@ def test_a_truncation_to_what_fits(truncate: int, max_tokens: int | None, limit:
     sampling = Sampling(truncate=truncate, max_tokens=max_tokens)
     asked = Generation(request_id="r", prompt="text", sampling=sampling)
     assert with_truncation(asked, 100, limit).sampling.truncate == kept
+
+
+@pytest.mark.parametrize(
+    ("tokens", "max_tokens", "limit", "overflow", "left"),
+    [(10, 5, 10, "refuse", 5), (99, None, None, "refuse", 1), (40, 60, None, "refuse", 60), (41, 60, None, "clip", 59)],
+)
+def test_the_longest_prompts_that_fit(
+    tokens: int, max_tokens: int | None, limit: int | None, overflow: Literal["refuse", "clip"], left: int
+) -> None:
+    """In a context of 100 tokens; one token more is refused by TOO_LONG below."""
+    asked = Generation(request_id="r", prompt="", sampling=Sampling(max_tokens=max_tokens), overflow=overflow)
+    assert max_new_tokens_for(asked, tokens, 100, limit) == left
 
 
 # --- The words by which agents know that a conversation is too long ---
