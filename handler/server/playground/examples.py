@@ -26,6 +26,7 @@ SCHEMA: Json = {"type": "object", "properties": {"city": {"type": "string"}}, "r
 WEATHER: Json = {"name": "get_weather", "description": "The weather in a city"}
 CHAT_TOOLS: Json = {"tools": [{"type": "function", "function": {**WEATHER, "parameters": SCHEMA}}]}
 LOGPROBS: Json = {"logprobs": True, "top_logprobs": 5}
+STARTS = (("What is the capital of France?",), ("What is the capital of Italy?", "What is it known for?"))
 
 
 def _generates(settings: Settings) -> bool:
@@ -62,6 +63,8 @@ class Example:
     client: str = ""
     """Which client of Python's code.js writes the request for; empty: one for HTTP."""
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    starts: tuple[tuple[str, ...], ...] = ()
+    """What a user may say to begin a conversation, and then; empty: the page does not show the route as one."""
     by_body: bool = False
     """Whether the body alone may tell the dialect and the route on an endpoint; facts.py asks whether it does."""
     serves: Callable[[Settings], bool] | None = None
@@ -86,7 +89,8 @@ PARAMETERS = tuple(f"parameters.{name}" for name in ("temperature", "top_p", "se
 EXAMPLES: tuple[Example, ...] = (
     Example(
         "openai", "/v1/chat/completions", "Chat completions", _chat, (), SAMPLING,
-        {"Log-probabilities": LOGPROBS, "tools": CHAT_TOOLS}, COUNTED, images="openai", client="openai", by_body=True,
+        {"Log-probabilities": LOGPROBS, "tools": CHAT_TOOLS}, COUNTED, images="openai", client="openai",
+        starts=STARTS, by_body=True,
     ),
     Example(
         "openai", "/v1/completions", "Text completions",

@@ -87,7 +87,7 @@ def running(tmp_path: Path) -> Iterator[Make]:
 def open_page(browser: Browser, server: Running, scheme: str, width: int, height: int) -> Playground:
     page = Playground(browser, f"http://127.0.0.1:{server.port}/", width=width, height=height)
     browser.prefer(color_scheme=scheme, reduced_motion="reduce")
-    return page.ready()
+    return page.requests()
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)

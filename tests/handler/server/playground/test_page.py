@@ -57,7 +57,7 @@ def running(tmp_path: Path) -> Iterator[Make]:
 
 
 def open_page(browser: Browser, server: Running) -> Playground:
-    return Playground(browser, f"http://127.0.0.1:{server.port}/").ready()
+    return Playground(browser, f"http://127.0.0.1:{server.port}/").requests()
 
 
 TITLES = [
@@ -242,14 +242,14 @@ def test_the_key(browser: Browser, running: Make) -> None:
     assert not page.seen("work")
     page.write("#key", "a secret, тайна")
     page.click("#key-form button")
-    page.ready()
+    page.requests()
     page.send()
     assert page.ended().startswith("Done")
     assert "$LMI_API_KEY" in page.code("curl")
     assert 'os.environ["LMI_API_KEY"]' in page.code("python")
     assert "a secret, тайна" not in page.ask("document.documentElement.outerHTML")
     page.browser.reload()
-    page.ready()
+    page.requests()
     page.until("document.getElementById('forget')?.checkVisibility()")
     page.click("#forget")
     page.until("document.getElementById('key-form')?.checkVisibility()")
