@@ -44,6 +44,7 @@ export class Conversation {
       this.line.stop();
       this.begin();
     });
+    byId("as-request").addEventListener("click", () => byId("tab-request").click());
     const seen = () => (this.follows = innerHeight + scrollY >= document.documentElement.scrollHeight - NEAR_PX);
     addEventListener("scroll", seen, { passive: true });
   }
@@ -93,6 +94,7 @@ export class Conversation {
     this.write();
     this.colour();
     this.line.send(this.last);
+    this.known.sent = this.line.count;
   }
 
   /** Takes the last message of the user away, with its answer. */
