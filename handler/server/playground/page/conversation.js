@@ -194,7 +194,6 @@ export class Conversation {
     const begun = messages.length > 0;
     byId("begin").hidden = begun;
     byId("after").hidden = !begun || line.busy;
-    byId("anew").hidden = !begun;
     byId("again").textContent = last?.said.text ? "Regenerate" : "Try again";
     byId("cancel").hidden = !editing;
     byId("left").hidden = left === 0;
