@@ -18,6 +18,7 @@ export class Conversation {
     byId("starts").append(...entry.starts.map(([first]) => this.chip(first)));
     this.connect();
     this.begin();
+    byId("message").focus();
   }
 
   connect() {
@@ -43,6 +44,7 @@ export class Conversation {
     byId("anew").addEventListener("click", () => {
       this.line.stop();
       this.begin();
+      byId("message").focus();
     });
     byId("as-request").addEventListener("click", () => byId("tab-request").click());
     const seen = () => (this.follows = innerHeight + scrollY >= document.documentElement.scrollHeight - NEAR_PX);
@@ -57,7 +59,6 @@ export class Conversation {
     if (last) byId("turns").append(last.element);
     this.edited();
     this.write();
-    byId("message").focus();
   }
 
   push(message, turn) {
@@ -69,8 +70,9 @@ export class Conversation {
   submit() {
     const field = byId("message");
     if (this.line.busy || field.value.trim() === "") return;
-    this.say(field.value);
+    const text = field.value;
     field.value = "";
+    this.say(text);
   }
 
   /** Sends a message. A message that has no answer goes: the roles take turns in most templates. */
@@ -78,9 +80,9 @@ export class Conversation {
     if (this.editing || this.last?.said.text === "") this.takeBack();
     if (this.last) this.push({ role: "assistant", content: this.last.said.text }, this.last);
     this.last = null;
-    this.editing = false;
-    this.fit(text);
+    this.edited();
     const message = { role: "user", content: text };
+    this.fit(message);
     this.push(message, turnOf(message));
     this.answerAgain();
   }
@@ -105,14 +107,14 @@ export class Conversation {
     this.last = null;
   }
 
-  /** Leaves out the oldest messages where all of them and an answer to `text` are more than the model can read. */
-  fit(text) {
-    const { model, body } = this.editor;
-    const length = () => this.sent.reduce((sum, { content }) => sum + textOf(content).length, 0);
-    const told = this.answer.prompt + this.answer.generated;
-    const each = told > 0 ? Math.max(TOKENS_A_CHARACTER, told / length()) : TOKENS_A_CHARACTER;
-    const room = model.context - (body.max_tokens ?? 0);
-    const over = () => this.messages.length >= MOST_MESSAGES || (length() + text.length) * each > room;
+  /** Leaves out the oldest messages where all with this one, and an answer, are more than the model can read. */
+  fit(message) {
+    const { editor, line, answer } = this;
+    // What the last request and its answer were counted as tells how many tokens a character is.
+    const counted = line.asked.length > 0 && answer.prompt > 0;
+    const each = counted ? (answer.prompt + answer.generated) / (line.asked.length + answer.said.text.length) : TOKENS_A_CHARACTER;
+    const room = editor.model.context - (editor.body.max_tokens ?? 0);
+    const over = () => this.messages.length >= MOST_MESSAGES || JSON.stringify([...this.sent, message]).length * each > room;
     while (this.messages.length > 0 && over()) {
       do {
         this.messages.shift();

@@ -116,7 +116,7 @@ function lineOf(editor, answer) {
       if (stop !== null) return;
       stop = new AbortController();
       this.count += 1;
-      this.asked = JSON.stringify(editor.body?.messages);
+      this.asked = JSON.stringify(editor.body?.messages) ?? "";
       swap(true);
       this.onTurn();
       byId("continue").hidden = true;
