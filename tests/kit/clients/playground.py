@@ -90,9 +90,9 @@ class Playground:
 
     @property
     def turns(self) -> list[tuple[str, str]]:
-        """The conversation's turns that are seen: whose each is, and its text."""
-        said = "one.querySelector('.panel:not([hidden]) .tokens, .text') ?? one.querySelector('.said')"
-        listed = f"[...document.querySelectorAll('#turns .turn')].map((one) => [one.children[0].textContent, ({said}).textContent])"
+        """The conversation's turns: whose each is, and its text."""
+        pair = "[one.children[0].textContent, (one.querySelector('.text') ?? one.children[1]).textContent]"
+        listed = f"[...document.querySelectorAll('#turns .turn')].map((one) => {pair})"
         return [(str(who), str(text)) for who, text in self.ask(listed)]
 
     def ended(self) -> str:

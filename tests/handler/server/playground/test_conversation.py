@@ -1,4 +1,4 @@
-"""The page as a conversation: turns, the system prompt, stopping, another answer, colours, and the request that it is."""
+"""The page as a conversation: turns, the system prompt, Stop, Regenerate, colours, the request that it is."""
 
 from __future__ import annotations
 
@@ -60,6 +60,11 @@ def open_page(browser: Browser, server: Running) -> Playground:
     return Playground(browser, f"http://127.0.0.1:{server.port}/").ready()
 
 
+def begun(server: Running, count: int) -> None:
+    """Waits for so many requests in all."""
+    until(lambda: len(server.engine.generations) == count)
+
+
 def roles(page: Playground) -> str:
     """Who says what of the request, as `s`ystem, `u`ser and `a`ssistant, with the texts' first words."""
     return " ".join(f"{one['role'][0]}:{one['content'].split()[0]}" for one in page.body["messages"])
@@ -86,10 +91,12 @@ def test_what_generates_no_text_has_none(browser: Browser, running: Make, task: 
 
 def test_several_turns(browser: Browser, server: Running) -> None:
     page = open_page(browser, server)
+    said = []
     for text in ("Where?", "Sure?", "Really?"):
         page.say(text)
         assert page.ended().startswith("Done")
-    assert page.turns == [one for text in ("Where?", "Sure?", "Really?") for one in (("You", text), ("Assistant", WHOLE))]
+        said += [("You", text), ("Assistant", WHOLE)]
+        assert page.turns == said
     assert roles(page) == "u:Where? a:Paris u:Sure? a:Paris u:Really?"
     assert page.body["stream"] is True
     assert "logprobs" not in page.body
@@ -109,7 +116,7 @@ def test_an_answer_is_seen_as_it_comes_and_can_be_stopped(browser: Browser, runn
     server = running()
     page = open_page(browser, server)
     page.say("Where?")
-    until(lambda: server.engine.generations)
+    begun(server, 1)
     seen = ""
     for event, text in zip(spoken()[:3], ["", *SAID], strict=False):
         server.engine.say(0, event)
@@ -122,9 +129,9 @@ def test_an_answer_is_seen_as_it_comes_and_can_be_stopped(browser: Browser, runn
     until(lambda: server.engine.aborted == [0])
     assert page.turns[-1] == ("Assistant", "Paris it")
     assert "tokens/s" in page.ask("document.querySelector('#turns .foot').textContent")
-    for number, text in enumerate(("Never?", "Again?"), start=1):
+    for number, text in enumerate(("Never?", "Again?"), start=2):
         page.say(text)
-        until(lambda number=number: len(server.engine.generations) > number)
+        begun(server, number)
         page.click("#halt")
         assert page.ended().startswith("Stopped")
     assert roles(page) == "u:Where? a:Paris u:Again?"
@@ -282,7 +289,7 @@ def test_an_answer_on_its_way_is_seen_in_both(browser: Browser, running: Make) -
     page = open_page(browser, server).requests()
     page.edit({**page.body, "messages": [{"role": "user", "content": "Where?"}]})
     page.send()
-    until(lambda: server.engine.generations)
+    begun(server, 1)
     first, *rest = spoken()
     server.engine.say(0, first, rest[0])
     page.until(f"document.getElementById('text').textContent === {json.dumps(SAID[0])}")
@@ -330,7 +337,7 @@ def test_the_page_follows_what_is_said_until_one_looks_back(browser: Browser, ru
     server = running()
     page = open_page(browser, server)
     page.say("Count.")
-    until(lambda: server.engine.generations)
+    begun(server, 1)
     below = "document.documentElement.scrollHeight - innerHeight - scrollY"
     server.engine.say(0, Started(3), *(Delta(0, f"{one}\n", (Token(one, f"{one}\n", -0.1),)) for one in range(100)))
     page.until("document.querySelector('#turns .text').textContent.includes('99')")
