@@ -18,7 +18,7 @@ __all__ = ["EXAMPLES", "Example", "Json"]
 Json = dict[str, Any]
 
 MESSAGE = "Tell me a story."
-BEGINNING = "Once upon a time"
+PROMPT = "Once upon a time"
 """For routes that put no template around it: there most models go on with a text, and answer no question."""
 MAX_TOKENS = 256
 CITIES = ["Paris is the capital of France.", "Berlin is the capital of Germany."]
@@ -90,7 +90,7 @@ def _chat(model: str) -> Json:
 
 
 def _inputs(_model: str) -> Json:
-    return {"inputs": BEGINNING, "parameters": {"max_new_tokens": MAX_TOKENS}}
+    return {"inputs": PROMPT, "parameters": {"max_new_tokens": MAX_TOKENS}}
 
 
 def _details(**more: Any) -> Mapping[str, Json]:
@@ -108,7 +108,7 @@ EXAMPLES: tuple[Example, ...] = (
     ),
     Example(
         "openai", "/v1/completions", "Text completions",
-        lambda model: {"model": model, "prompt": BEGINNING, "max_tokens": MAX_TOKENS}, ("prompt",), SAMPLING,
+        lambda model: {"model": model, "prompt": PROMPT, "max_tokens": MAX_TOKENS}, ("prompt",), SAMPLING,
         {"Log-probabilities": {"logprobs": 5}}, COUNTED, client="openai", by_body=True,
     ),
     Example(
@@ -148,7 +148,7 @@ EXAMPLES: tuple[Example, ...] = (
         serves=_embeds,
     ),
     Example(
-        "dynamic", INVOCATIONS, "LMI, a dynamic batch", lambda _: {"inputs": [BEGINNING], "parameters": {}}, ("inputs",),
+        "dynamic", INVOCATIONS, "LMI, a dynamic batch", lambda _: {"inputs": [PROMPT], "parameters": {}}, ("inputs",),
         PARAMETERS, by_body=True, serves=lambda settings: settings.dynamic_batch and _generates(settings),
     ),
     Example(
