@@ -141,7 +141,7 @@ export class Conversation {
   /** The conversation is seen again: takes over what the request's view has made of it. */
   resume() {
     const { editor, entry, line, answer, known } = this;
-    const chats = Array.isArray(editor.body?.messages);
+    const chats = Array.isArray(editor.body?.messages) && editor.body.messages.every((one) => typeof one?.role === "string");
     if (editor.entry !== entry || editor.body === null) editor.choose(entry);
     byId("colours").checked = editor.has(this.logprobs);
     if (!chats) this.write();

@@ -14,7 +14,7 @@ export const turnOf = ({ role, content }) => ({
 export const textOf = (content) =>
   Array.isArray(content) ? content.map((part) => part?.text ?? `[${part?.type}]`).join("\n") : String(content ?? "");
 
-const titleOf = (role) => (role === "user" ? "You" : `${role[0].toUpperCase()}${role.slice(1)}`);
+const titleOf = (role) => (role === "user" ? "You" : `${role.charAt(0).toUpperCase()}${role.slice(1)}`);
 
 /** An answer. answer.js takes it for one of the places where it shows what comes. */
 export class Turn {

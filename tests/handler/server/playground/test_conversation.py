@@ -284,6 +284,20 @@ def test_the_request_is_the_same(browser: Browser, server: Running) -> None:
     assert roles(page) == "s:Be u:When? a:Rome. u:Why?"
 
 
+@pytest.mark.parametrize("body", ["{", "[]", '{"messages": [null]}', '{"messages": 3}', '{"inputs": "Where?"}'])
+def test_what_is_no_conversation_leaves_it_as_it_was(browser: Browser, server: Running, body: str) -> None:
+    page = open_page(browser, server)
+    page.say("Where?")
+    page.ended()
+    page.click("#tab-request")
+    page.edit(body)
+    page.click("#tab-conversation")
+    assert page.turns == [("You", "Where?"), ("Assistant", WHOLE)]
+    page.say("Sure?")
+    page.ended()
+    assert roles(page) == "u:Where? a:Paris u:Sure?"
+
+
 def test_an_answer_on_its_way_is_seen_in_both(browser: Browser, running: Make) -> None:
     server = running()
     page = open_page(browser, server).requests()
