@@ -94,6 +94,7 @@ def _request(
         "here": here,
         "attributes": attributes,
         "body": body,
+        "starts": example.starts,
         "texts": example.texts,
         "numbers": example.numbers,
         "switches": [

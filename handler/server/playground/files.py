@@ -29,10 +29,12 @@ FILES: Mapping[str, str] = MappingProxyType(
         "index.html": PAGE,
         "style.css": STYLE,
         "answer.css": STYLE,
+        "conversation.css": STYLE,
         "icon.svg": ICON,
         "main.js": SCRIPT,
         "answer.js": SCRIPT,
         "code.js": SCRIPT,
+        "conversation.js": SCRIPT,
         "editor.js": SCRIPT,
         "extras.js": SCRIPT,
         "form.js": SCRIPT,
@@ -42,7 +44,9 @@ FILES: Mapping[str, str] = MappingProxyType(
         "reading.js": SCRIPT,
         "records.js": SCRIPT,
         "run.js": SCRIPT,
+        "said.js": SCRIPT,
         "tokens.js": SCRIPT,
+        "turn.js": SCRIPT,
         "wire.js": SCRIPT,
     }
 )

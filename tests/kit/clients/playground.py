@@ -33,7 +33,13 @@ class Playground:
             time.sleep(SLICE_S)
 
     def ready(self) -> Playground:
+        """Waits for the page to know the model."""
         self.until("document.getElementById('dialect')?.options.length > 0")
+        return self
+
+    def requests(self) -> Playground:
+        """The page as it shows requests, once it is there."""
+        self.ready().click("#tab-request")
         return self
 
     def text(self, place: str) -> str:
@@ -76,6 +82,18 @@ class Playground:
 
     def send(self) -> None:
         self.click("#send")
+
+    def say(self, text: str) -> None:
+        """A message of the conversation."""
+        self.write("#message", text)
+        self.click("#say")
+
+    @property
+    def turns(self) -> list[tuple[str, str]]:
+        """The conversation's turns: whose each is, and its text."""
+        pair = "[one.children[0].textContent, (one.querySelector('.text') ?? one.children[1]).textContent]"
+        listed = f"[...document.querySelectorAll('#turns .turn')].map((one) => {pair})"
+        return [(str(who), str(text)) for who, text in self.ask(listed)]
 
     def ended(self) -> str:
         """Waits for the end of what was sent; what is said of it."""

@@ -1,18 +1,21 @@
 // The playground: a request is edited, sent, and its response seen as it comes.
 //
-//   key.js       the key, and what the server tells of the model
-//   editor.js    the request; form.js shows it as a form, extras.js images, adapters and sessions in it
-//   code.js      it in other languages, with literals.js
-//   run.js       sends it; records.js cuts the response into records, reading.js says what is in them
-//   answer.js    shows the response; tokens.js its tokens in colours, wire.js its records as they came
-//   page.js      what all of these use
+//   key.js            the key, and what the server tells of the model
+//   conversation.js   the request as a conversation, of the turns of turn.js
+//   editor.js         the request; form.js shows it as a form, extras.js images, adapters and sessions in it
+//   code.js           it in other languages, with literals.js
+//   run.js            sends it; records.js cuts the response into records, reading.js says what is in them
+//   answer.js         shows the response: said.js what it says, tokens.js its tokens in colours, wire.js its records
+//   page.js           what all of these use
 
 import { Answer } from "./answer.js";
+import { Conversation } from "./conversation.js";
 import { Editor } from "./editor.js";
 import { addMessages, showForm } from "./form.js";
 import { forgetKey, hasKey, loadSetup } from "./key.js";
 import { byId, element, tabs } from "./page.js";
 import { run } from "./run.js";
+import { legend } from "./tokens.js";
 
 const base = new URL(".", document.baseURI).href;
 
@@ -26,13 +29,31 @@ async function main() {
     return;
   }
   showModel(setup.model);
-  byId("work").hidden = false;
+  for (const place of document.querySelectorAll(".legend .steps")) place.append(...legend());
   const answer = new Answer();
-  const editor = new Editor(setup.model, base, (again) => showRequest(editor, again));
+  const editor = new Editor(setup.model, base, (again) => showRequest(editor, setup.requests, again));
   const show = tabs(byId("edits"), () => editor.showCode());
   offer(setup.requests, editor);
   show("tab-form");
-  connect(editor, answer);
+  const line = lineOf(editor, answer);
+  connect(editor, line);
+  begin(setup.requests, editor, line, answer);
+}
+
+/** Shows the conversation, if the model has one, or else the request. */
+function begin(requests, editor, line, answer) {
+  const entry = requests.find(({ starts }) => starts.length > 0);
+  let conversation = null;
+  const show = tabs(byId("sides"), (id) => {
+    if (id === "tab-conversation") conversation?.resume();
+    // What came while it was not seen.
+    else answer.ask();
+  });
+  byId("sides").hidden = !entry;
+  show(entry ? "tab-conversation" : "tab-request");
+  if (!entry) return;
+  conversation = new Conversation(editor, entry, line, answer);
+  line.onTurn = () => conversation.show();
 }
 
 function showModel(model) {
@@ -63,8 +84,9 @@ function offer(requests, editor) {
   editor.choose(requests[Number(select.value)]);
 }
 
-function showRequest(editor, again) {
+function showRequest(editor, requests, again) {
   const { entry, path, attributes } = editor.sent;
+  byId("dialect").value = requests.indexOf(entry);
   const box = byId("streamed");
   const always = entry.stream_path !== "" && entry.stream_path === entry.path;
   const never = !entry.stream && entry.stream_path === "";
@@ -76,57 +98,80 @@ function showRequest(editor, again) {
   if (byId("tab-code").getAttribute("aria-selected") === "true") editor.showCode();
 }
 
-function connect(editor, answer) {
+/**
+ * What sends the request, one at a time: `send` for a turn of the conversation, or null; `count` is how many it has sent,
+ * `asked` which messages the last one had, as JSON. `onTurn` is called when one begins and when it ends.
+ */
+function lineOf(editor, answer) {
   let stop = null;
-  byId("streamed").addEventListener("change", () => editor.setStreamed(byId("streamed").checked));
-  const send = async () => {
-    if (stop !== null) return;
-    stop = new AbortController();
-    swap("send", "stop");
-    byId("continue").hidden = true;
-    const begun = performance.now();
-    answer.begin(editor.streamed);
-    const told = {
-      onOpen: (head) => answer.open(head),
-      onRecord: (record) => answer.record(record),
-      signal: stop.signal,
-    };
-    let how = "done";
-    try {
-      await run(editor.request, told);
-    } catch (error) {
-      how = stop.signal.aborted ? "stopped" : error.message;
-    }
-    const text = await answer.end(how, performance.now() - begun);
-    stop = null;
-    swap("stop", "send");
-    byId("continue").hidden = text === "" || !Array.isArray(editor.body?.messages);
-    byId("continue").onclick = () => {
+  return {
+    count: 0,
+    asked: "",
+    onTurn: () => {},
+    get busy() {
+      return stop !== null;
+    },
+    stop: () => stop?.abort(),
+    async send(turn) {
+      if (stop !== null) return;
+      stop = new AbortController();
+      this.count += 1;
+      this.asked = JSON.stringify(editor.body?.messages) ?? "";
+      swap(true);
+      this.onTurn();
       byId("continue").hidden = true;
-      byId("tab-form").click();
-      addMessages(editor, [{ role: "assistant", content: text }, { role: "user", content: "" }]);
-    };
+      const begun = performance.now();
+      answer.begin(editor.streamed, turn);
+      const told = {
+        onOpen: (head) => answer.open(head),
+        onRecord: (record) => answer.record(record),
+        signal: stop.signal,
+      };
+      let how = "done";
+      try {
+        await run(editor.request, told);
+      } catch (error) {
+        how = stop.signal.aborted ? "stopped" : error.message;
+      }
+      const text = await answer.end(how, performance.now() - begun);
+      stop = null;
+      swap(false);
+      this.onTurn();
+      byId("continue").hidden = text === "" || !Array.isArray(editor.body?.messages);
+      byId("continue").onclick = () => {
+        byId("continue").hidden = true;
+        byId("tab-form").click();
+        addMessages(editor, [{ role: "assistant", content: text }, { role: "user", content: "" }]);
+      };
+    },
   };
+}
+
+function connect(editor, line) {
+  byId("streamed").addEventListener("change", () => editor.setStreamed(byId("streamed").checked));
   byId("request").addEventListener("submit", (event) => {
     event.preventDefault();
-    send();
+    line.send(null);
   });
-  byId("stop").addEventListener("click", () => stop?.abort());
+  for (const id of ["stop", "halt"]) byId(id).addEventListener("click", line.stop);
   document.addEventListener("keydown", (event) => {
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) {
       event.preventDefault();
-      send();
+      byId(byId("talk").hidden ? "request" : "composer").requestSubmit();
     }
-    if (event.key === "Escape") stop?.abort();
+    if (event.key === "Escape") line.stop();
   });
 }
 
-/** One button in another's place, and in its focus. */
-function swap(from, to) {
-  const focused = document.activeElement === byId(from);
-  byId(from).hidden = true;
-  byId(to).hidden = false;
-  if (focused) byId(to).focus();
+/** The buttons that send, or in their place, and in their focus, those that stop. */
+function swap(busy) {
+  for (const [send, stop] of [["send", "stop"], ["say", "halt"]]) {
+    const [from, to] = busy ? [send, stop] : [stop, send];
+    const focused = document.activeElement === byId(from);
+    byId(from).hidden = true;
+    byId(to).hidden = false;
+    if (focused) byId(to).focus();
+  }
 }
 
 main();

@@ -10,7 +10,7 @@ const PER_STEP = 100;
 
 export class Tokens {
   constructor(place, detail) {
-    Object.assign(this, { place, detail, tokens: [], drawn: [], chosen: -1 });
+    Object.assign(this, { place, detail, all: [], likely: false, drawn: [], chosen: -1 });
     place.addEventListener("click", (event) => this.choose(event.target.closest(".token")));
     place.addEventListener("keydown", (event) => {
       const to = { ArrowRight: this.chosen + 1, ArrowLeft: this.chosen - 1, Home: 0, End: this.drawn.length - 1 }[event.key];
@@ -21,24 +21,29 @@ export class Tokens {
   }
 
   clear() {
-    Object.assign(this, { tokens: [], drawn: [], chosen: -1 });
+    Object.assign(this, { all: [], likely: false, drawn: [], chosen: -1 });
     this.place.replaceChildren();
     this.detail.replaceChildren();
   }
 
+  add(token) {
+    this.all.push(token);
+    this.likely ||= token.logprob !== null;
+  }
+
   /** Draws some that are not drawn yet; whether there are more. */
   draw() {
-    const { drawn, place, tokens } = this;
-    const end = Math.min(tokens.length, drawn.length + PER_STEP);
+    const { drawn, place, all } = this;
+    const end = Math.min(all.length, drawn.length + PER_STEP);
     while (drawn.length < end) {
-      const { text, logprob } = tokens[drawn.length];
+      const { text, logprob } = all[drawn.length];
       const long = place.lastChild?.childElementCount ?? LONGEST;
       if (long >= LONGEST || (long >= LONG && /^\s/.test(text))) place.append(element("div"));
       const kind = logprob === null || logprob === undefined ? "" : ` p${stepOf(Math.exp(logprob))}`;
       drawn.push(element("span", { class: `token${kind}` }, text));
       place.lastChild.append(drawn.at(-1));
     }
-    return drawn.length < tokens.length;
+    return drawn.length < all.length;
   }
 
   choose(token) {
@@ -47,7 +52,7 @@ export class Tokens {
     this.chosen = this.drawn.indexOf(token);
     token.classList.add("chosen");
     token.scrollIntoView({ block: "nearest" });
-    const { text, logprob, top } = this.tokens[this.chosen];
+    const { text, logprob, top } = this.all[this.chosen];
     const others = top.length > 0 ? top : [[text, logprob]];
     this.detail.replaceChildren(
       element("p", { class: "quiet" }, `Token ${this.chosen + 1}: `, element("code", {}, JSON.stringify(text)), logprob === null ? ", no log-probability" : `, log-probability ${logprob.toFixed(3)}`),
@@ -55,6 +60,10 @@ export class Tokens {
     );
   }
 }
+
+/** What the colours mean. */
+export const legend = () =>
+  ["90 %", "70", "50", "30", "10", "less"].map((text, step) => element("span", { class: `token p${step}` }, text));
 
 const stepOf = (probability) => {
   const step = STEPS.findIndex((least) => probability >= least);

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -32,7 +32,7 @@ SIZES = ((1400, 900), (400, 860))
 SCHEMES = ("light", "dark")
 PARSERS = {"tool_call_parser": "hermes", "reasoning_parser": "qwen3", "enable_stateful_sessions": "true"}
 NAME = {"served_model_name": "demo-model"}
-SHOWN = {("tokens", "light", 1400), ("folded", "dark", 400), ("code", "light", 1400)}
+SHOWN = {("conversation", "light", 1400), ("tokens", "light", 1400), ("folded", "dark", 400), ("code", "light", 1400)}
 """What docs/playground.md shows."""
 PACE_S = 0.02
 LONGEST_TASK_MS = 100.0
@@ -87,7 +87,7 @@ def running(tmp_path: Path) -> Iterator[Make]:
 def open_page(browser: Browser, server: Running, scheme: str, width: int, height: int) -> Playground:
     page = Playground(browser, f"http://127.0.0.1:{server.port}/", width=width, height=height)
     browser.prefer(color_scheme=scheme, reduced_motion="reduce")
-    return page.ready()
+    return page.requests()
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
@@ -105,17 +105,30 @@ def test_nothing_overflows_and_axe_finds_nothing(
             PICTURES.mkdir(exist_ok=True)
             (PICTURES / f"playground-{state}.png").write_bytes(browser.picture())
 
-    def send(events: list[EngineEvent]) -> None:
+    def send(events: list[EngineEvent], ask: Callable[[], None] = page.send) -> None:
         number = len(server.engine.generations)
-        page.send()
+        ask()
         until(lambda: len(server.engine.generations) > number)
         for event in events:
             time.sleep(PACE_S)
             server.engine.say(number, event)
         assert page.ended().startswith("Done")
 
-    look("start")
-    page.click("#form .switches input")
+    look("request")
+    page.click("#tab-conversation")
+    look("begin")
+    page.click("#talk summary")
+    send(CALLED, lambda: page.say("What is the weather in Rome?"))
+    page.ask("document.querySelectorAll('#turns details').forEach((one) => (one.open = true))")
+    look("folded turn")
+    page.click("#talk summary")
+    page.click("#anew")
+    page.click("#colours")
+    send(spoken(), lambda: page.say("Who wrote Hamlet?"))
+    page.until(f"document.querySelectorAll('#turns .token').length === {len(SAID)}")
+    page.click("#turns .token", 7)
+    look("conversation")
+    page.click("#as-request")
     send(spoken())
     page.until(f"document.querySelectorAll('#tokens .token').length === {len(SAID)}")
     page.click("#tokens .token", 7)
@@ -132,6 +145,12 @@ def test_nothing_overflows_and_axe_finds_nothing(
     page.send()
     assert page.ended().startswith("Failed")
     look("error")
+    page.click("#tab-conversation")
+    page.click("#say")
+    page.say("Why?")
+    assert page.ended().startswith("Failed")
+    look("failed turn")
+    page.click("#tab-request")
     page.choose("LMI")
     page.click("#tab-form")
     look("lmi")
@@ -150,11 +169,17 @@ def test_the_question_for_the_key(browser: Browser, running: Make, scheme: str) 
 
 
 def test_it_can_be_used_by_keyboard_alone(browser: Browser, running: Make) -> None:
-    """The first stop leads to the request; tabs are one stop, and arrows choose; Ctrl-Enter sends from anywhere."""
+    """The first stop leads to the content; tabs are one stop, and arrows choose; Ctrl-Enter sends from anywhere."""
     server = running(**PARSERS)
     page = open_page(browser, server, "light", *SIZES[0])
+    page.ask("document.querySelector('.skip').focus()")
     browser.press("Tab")
-    assert page.ask("document.activeElement.className") == "skip"
+    assert page.ask("document.activeElement.id") == "tab-request"
+    browser.press("ArrowLeft")
+    assert page.seen("talk")
+    browser.press("ArrowRight")
+    assert page.seen("work")
+    page.ask("document.querySelector('.skip').focus()")
     browser.press("Enter")
     assert page.ask("document.activeElement.id") == "main"
     browser.press("Tab")
@@ -183,24 +208,30 @@ window.tasks = [];
 new PerformanceObserver((list) => tasks.push(...list.getEntries().map((one) => one.duration)))
   .observe({type: "longtask"});
 window.said = 0;
-new MutationObserver(() => (said += 1)).observe(document.getElementById("status"), {childList: true});
+new MutationObserver(() => (said += 1)).observe(document.getElementById("STATUS"), {childList: true});
 """
 
 
 @pytest.mark.timing
 @pytest.mark.parametrize("paced", [False, True], ids=["at once", "in steps"])
-@pytest.mark.parametrize("title", ["Chat completions", "LMI"])
+@pytest.mark.parametrize("title", ["Conversation", "Chat completions", "LMI"])
 def test_thousands_of_tokens_hold_nothing_up(browser: Browser, running: Make, title: str, paced: bool) -> None:
     """Chromium tells of tasks above 50 ms. A screen reader is told of what begins and ends, and of no token."""
     server = running()
     page = open_page(browser, server, "light", *SIZES[0])
-    page.choose(title)
+    turns = title == "Conversation"
+    if not turns:
+        page.choose(title)
     if title == "Chat completions":
         page.click("#form .switches input")
-    limit = "max_tokens" if title == "Chat completions" else "parameters-max_new_tokens"
+    limit = "parameters-max_new_tokens" if title == "LMI" else "max_tokens"
     page.write(f"#field-{limit}", "2000")
-    page.ask(WATCH)
-    page.send()
+    if turns:
+        page.click("#tab-conversation")
+        page.click("#colours")
+    status, place = ("told", "#turns .tokens") if turns else ("status", "#tokens")
+    page.ask(WATCH.replace("STATUS", status))
+    page.say("Count.") if turns else page.send()
     until(lambda: server.engine.generations)
     server.engine.say(0, Started(5))
     step = 10
@@ -215,9 +246,9 @@ def test_thousands_of_tokens_hold_nothing_up(browser: Browser, running: Make, ti
         if paced:
             time.sleep(0.005)
     assert page.ended().startswith("Done")
-    page.until(f"document.querySelectorAll('#tokens .token').length === {MANY}")
-    page.click("#tab-text")
-    page.click("#tab-tokens")
+    page.until(f"document.querySelectorAll('{place} .token').length === {MANY}")
+    for off_and_on in ("#colours", "#colours") if turns else ("#tab-text", "#tab-tokens"):
+        page.click(off_and_on)
     time.sleep(0.2)
     tasks = page.ask("tasks")
     print("tasks of", [round(one) for one in tasks], "ms")
