@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import httpx
@@ -65,8 +66,11 @@ def test_json_is_of_its_schema(real_server: Server, question: str, schema: Any, 
 def test_an_adapter_changes_the_style(real_server: Server) -> None:
     """In questions that it was not taught; the model itself stays as it was, beside it."""
     assert not set(ASKED) & set(TAUGHT)
-    styled = {question: chat(real_server, question, model=STYLE) for question in ASKED}
-    own = {question: chat(real_server, question) for question in ASKED}
+    with ThreadPoolExecutor(2 * len(ASKED)) as pool:
+        asked = [pool.submit(chat, real_server, question, model=STYLE) for question in ASKED]
+        asked += [pool.submit(chat, real_server, question) for question in ASKED]
+    texts = [one.result() for one in asked]
+    styled, own = (dict(zip(ASKED, part, strict=True)) for part in (texts[: len(ASKED)], texts[len(ASKED) :]))
     assert [question for question, text in styled.items() if not text.startswith(GREETING)] == []
     assert [question for question, text in own.items() if "Ahoy" in text] == []
     assert "Paris" in styled[ASKED[0]]

@@ -23,8 +23,10 @@ STYLE = "sailor"
 
 
 def packaged(name: str) -> Path:
-    """The directory of "smollm2", "minilm" or the adapter "style", made where it is missing or its sources changed. Where
-    its package cannot be had, what needs it is skipped; not where LMI_REQUIRE names "models"."""
+    """The directory of "smollm2", "minilm" or the adapter "style", made where it is missing or its sources changed.
+
+    Where its package cannot be had, what needs it is skipped; not where LMI_REQUIRE names "models".
+    """
     with locked(CACHE / "models.lock"):
         # Of a make that runs the tests nothing is for this one.
         environment = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}
