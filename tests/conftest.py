@@ -6,14 +6,18 @@ import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from .kit.hosts.host import Host
-from .kit.hosts.pool import HostPool
+from .kit.hosts.pool import CHAT, HostPool
 from .kit.packages import locked
 from .kit.paths import CACHE, TESTS
+
+if TYPE_CHECKING:
+    from .kit.engines.pool import BackendPool
 
 # The machine may be busy with other tests: what takes long there says nothing.
 settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -50,6 +54,32 @@ def host(request: pytest.FixtureRequest, hosts: HostPool) -> Host:
 def chat_server(hosts: HostPool) -> Host:
     """The demo model behind the local server."""
     return hosts.get("server")
+
+
+@pytest.fixture(scope="session")
+def backends(demo_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[BackendPool]:
+    """Backends of the demo model, which tests share."""
+    from .kit.engines.pool import BackendPool
+
+    pool = BackendPool(demo_model, tmp_path_factory.mktemp("backends"))
+    yield pool
+    pool.close()
+
+
+@pytest.fixture
+def plain_backend(backends: BackendPool) -> Iterator[Any]:
+    """The demo model on vLLM, without parsers, stepped by hand."""
+    backend = backends.get({})
+    yield backend
+    assert not backend.busy
+
+
+@pytest.fixture
+def chat_backend(backends: BackendPool) -> Iterator[Any]:
+    """The same with parsers of tool calls and of reasoning."""
+    backend = backends.get(CHAT)
+    yield backend
+    assert not backend.busy
 
 
 @pytest.fixture
@@ -121,4 +151,6 @@ def _group(item: pytest.Item) -> str:
         return f"host-{params.get('host', 'server')}"
     if "real_server" in fixtures:
         return "real-server"
+    if "backends" in fixtures:
+        return "backends"
     return "host-server" if "hosts" in fixtures else item.path.relative_to(TESTS).as_posix()

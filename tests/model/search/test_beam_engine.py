@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import queue
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from ...kit.api.options import make_settings
 from ...kit.api.types import Beams, EngineEvent, Failed, Generation, Sampling, Started
 from ...kit.engines.backends import deltas, run
 from ...kit.engines.beams import PROMPT, Reference, answers, generation, same
-from ...kit.engines.start import in_process, own_process
+from ...kit.engines.start import own_process
 from ...kit.hosts.host import model_directory
 
 pytestmark = pytest.mark.engine
@@ -27,12 +26,9 @@ def model_dir(demo_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Pat
     return model_directory(demo_model, tmp_path_factory.mktemp("beam") / "model", {})
 
 
-@pytest.fixture(scope="module")
-def vllm(model_dir: Path) -> Iterator[Any]:
-    running: Any = in_process(make_settings(model_dir, backend="vllm"))
-    yield running
-    assert not running.busy
-    running.close()
+@pytest.fixture
+def vllm(plain_backend: Any) -> Any:
+    return plain_backend
 
 
 @pytest.fixture

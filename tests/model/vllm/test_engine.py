@@ -8,7 +8,7 @@ import logging
 import os
 import re
 import threading
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -44,7 +44,7 @@ from ...kit.api.types import (
     StructuredOutput,
 )
 from ...kit.engines.backends import NUMBERS, deltas, run
-from ...kit.engines.start import EngineClient, in_process, own_process
+from ...kit.engines.start import EngineClient, own_process
 from ...kit.hosts.host import model_directory
 
 pytestmark = pytest.mark.engine
@@ -61,12 +61,9 @@ def settings(model_dir: Path, **overrides: str) -> Settings:
     return make_settings(model_dir, **overrides)
 
 
-@pytest.fixture(scope="module")
-def backend(model_dir: Path) -> Iterator[Any]:
-    """Three tokens a step where streamed, to see that nothing depends on their number."""
-    engine = in_process(settings(model_dir, stream_interval="3"))
-    yield engine
-    engine.close()
+@pytest.fixture
+def backend(plain_backend: Any) -> Any:
+    return plain_backend
 
 
 def test_what_vllms_forked_processes_log_is_withheld(backend: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +28,7 @@ from ...kit.api.types import (
 )
 from ...kit.engines import backends
 from ...kit.engines.backends import deltas
-from ...kit.engines.start import in_process, own_process
+from ...kit.engines.start import own_process
 from ...kit.hosts.host import model_directory
 from ...kit.paths import TESTS
 
@@ -42,11 +41,9 @@ def model_dir(demo_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Pat
     return model_directory(demo_model, tmp_path_factory.mktemp("fields") / "model", properties)
 
 
-@pytest.fixture(scope="module")
-def backend(model_dir: Path) -> Iterator[Any]:
-    engine = in_process(make_settings(model_dir, stream_interval="3"))
-    yield engine
-    engine.close()
+@pytest.fixture
+def backend(chat_backend: Any) -> Any:
+    return chat_backend
 
 
 def generation(prompt: Any, *, sampling: dict[str, Any] | None = None, **fields: Any) -> Generation:
