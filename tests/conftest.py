@@ -110,6 +110,10 @@ UNITS = {"formatters", "handler", "model", "project"}
 NO_UNIT = ("engine", "processes", "djl", "browser", "hosts", "contract", "slow", "timing")
 
 
+LONGEST = {"real-server", "host-server", "host-rolling", "backends"}
+"""Groups that take a minute and more."""
+
+
 CHOSEN = {name: os.environ[name] for name in ("VLLM_WORKER_MULTIPROC_METHOD",) if name in os.environ}
 
 
@@ -125,8 +129,8 @@ def pytest_runtest_setup() -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Says which command runs what (pyproject.toml, markers), and which tests one process of pytest-xdist has together.
 
-    Those that share a host are a group, all others of a file another; a group is not left before it is done. What
-    starts engines comes first, so that no process is left with a long group at the end.
+    Those that share a host are a group, all others of a file another; a group is not left before it is done. The
+    longest come first, then what starts engines, so that no process is left with a long group at the end.
     """
     groups: dict[str, int] = {}
     for item in items:
@@ -141,7 +145,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.unit)
         item.add_marker(pytest.mark.xdist_group(_group(item)))
         groups.setdefault(_group(item), len(groups))
-    items.sort(key=lambda item: (item.get_closest_marker("engine") is None, groups[_group(item)]))
+    items.sort(
+        key=lambda item: (
+            _group(item) not in LONGEST,
+            item.get_closest_marker("engine") is None,
+            groups[_group(item)],
+        )
+    )
 
 
 def _group(item: pytest.Item) -> str:
