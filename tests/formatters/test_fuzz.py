@@ -46,7 +46,7 @@ def quiet() -> Iterator[None]:
     logger.disabled = False
 
 
-@settings(max_examples=1500)
+@settings(max_examples=800)
 @given(st.binary(max_size=60))
 def test_near_valid_requests(data: bytes) -> None:
     check(*hostile_request(data))
@@ -105,7 +105,7 @@ def test_every_dialect_has_a_sample() -> None:
 texts = st.text(max_size=40)
 
 
-@settings(max_examples=400)
+@settings(max_examples=150)
 @given(
     st.sampled_from([known.name for known in DIALECTS]) | texts,
     st.dictionaries(texts, texts, max_size=3),
