@@ -85,12 +85,15 @@ MADE.embed   := $(MODELS)/minilm
 MADE.tiny    := $(DEMO)
 MADE         := $(MADE.$(MODEL))
 
+# Not by its own name: `make -n serve` would run the line, and with it the server.
+AGAIN := $(MAKE)
+
 serve: $(MAIN)
 	@model="$(or $(MADE),$(MODEL))"; \
-	if test -n "$(MADE)" && ! $(MAKE) "$$model/serving.properties"; then \
+	if test -n "$(MADE)" && ! $(AGAIN) "$$model/serving.properties"; then \
 		test "$(MODEL)" = smollm2 || exit 1; \
 		echo "serve: without SmolLM2 it is the tiny model, which knows a dozen questions (make serve MODEL=tiny)"; \
-		model=$(DEMO); $(MAKE) $(DEMO)/serving.properties; \
+		model=$(DEMO); $(AGAIN) $(DEMO)/serving.properties; \
 	fi; \
 	exec .venv/bin/lmi serve "$$model" --host $(HOST) --port $(PORT)
 
