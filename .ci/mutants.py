@@ -2,9 +2,8 @@
 
 Chooses COUNT mutants by SEED, one line of code as likely as another: the same for the same sources, and those of a
 smaller COUNT first. Each is made in a clone of HEAD in .cache/mutants. There run, until one fails: the units of its
-module's own file, those that execute its line, the tests of engines that do, and, whatever they execute, those of its
-folder and tests/contract. A line that runs at import is executed by all that execute others of its file. A test that
-hangs has noticed it, too.
+module's own file, those that execute its line, the engine's tests of that file and of its folder, and tests/contract. A
+line that runs at import is executed by all that execute others of its file. A test that hangs has noticed it, too.
 
 mutmut has the operators: it knows arguments, strings and branches, which cosmic-ray does not. It does not run them: it
 would leave out methods with decorators and tables at module level, and what runs in a process of its own. unshare
@@ -48,10 +47,10 @@ STRINGS = (cst.SimpleString, cst.FormattedString, cst.ConcatenatedString)
 CALLS = re.compile(r"((log|logger|warnings)\..*|(.*\.)?(cast|TypeVar|NewType|getLogger))")
 """What is called for people, or for type checkers."""
 UNITS, ENGINES = ("-m", "unit"), ("-m", "not unit and not slow and not timing")
-LIMIT = 480
+LIMIT = 600
 """Seconds for one mutant's tests of a kind; a test has 120."""
 MOST = 600
-"""Tests of one kind for one mutant, by lot."""
+"""Tests that execute a line, by lot."""
 
 
 def negation(node: cst.If) -> list[cst.CSTNode]:
@@ -182,15 +181,15 @@ def pytest(tree: Path, *arguments: str, limit: float | None = LIMIT, **variables
         return status, output.read()
 
 
-def executed(tree: Path, sources: str, name: str, *selection: str) -> CoverageData:
-    """Which tests execute which lines of a clean tree; kept for the same sources."""
-    file = FOLDER / f"{name}-{sources}.coverage"
+def executed(tree: Path, sources: str) -> CoverageData:
+    """Which units execute which lines of a clean tree; kept for the same sources."""
+    file = FOLDER / f"{sources}.coverage"
     if not file.exists():
-        print(f"mutants: which lines the tests of {name} execute (many minutes, once a commit)", flush=True)
-        part = file.with_suffix(".part")
-        covering = ("--cov", "--cov-context=test", "--cov-report=")
-        pytest(tree, *covering, *selection, limit=None, COVERAGE_FILE=str(part))
-        part.rename(file)
+        print("mutants: which lines the unit tests execute (ten minutes, once for the same sources)", flush=True)
+        covering = ("-n", "2", "--cov", "--cov-context=test", "--cov-report=")
+        folders = (f"tests/{package}" for package in PACKAGES)
+        pytest(tree, *covering, *UNITS, *folders, limit=None, COVERAGE_FILE=str(file.with_suffix(".part")))
+        file.with_suffix(".part").rename(file)
     data = CoverageData(str(file))
     data.read()
     return data
@@ -206,25 +205,19 @@ def tests_of(mutant: dict[str, Any], data: CoverageData) -> list[str]:
     return random.Random(0).sample(tests, min(MOST, len(tests)))
 
 
-def killed(tree: Path, mutant: dict[str, Any], maps: list[CoverageData]) -> str | None:
+def killed(tree: Path, mutant: dict[str, Any], data: CoverageData) -> str | None:
     """The test that notices it; None: it survived."""
     folder, name = Path("tests", mutant["file"]).parent, Path(mutant["file"]).stem
-    own = [path.relative_to(tree).as_posix() for path in sorted((tree / folder).glob(f"test_{name}*.py"))]
-    near = [folder.as_posix()] if (tree / folder).is_dir() else []
-    units, engines = (tests_of(mutant, data) for data in maps)
+    near = [path.relative_to(tree).as_posix() for path in sorted((tree / folder).glob("test_*.py"))]
+    own = [file for file in near if Path(file).name.startswith(f"test_{name}")]
+    others = [*(file for file in near if file not in own), "tests/contract"]
     path = tree / mutant["file"]
     original, was = path.read_text(), path.stat().st_mtime_ns
     try:
         path.write_text(mutant["code"])
         # Bytecode is told from what it was made of by the second and the size alone.
         os.utime(path, ns=(was, was + 1_000_000_000 * (mutant["number"] + 1)))
-        for marks, tests in (
-            (UNITS, own),
-            (UNITS, units),
-            (ENGINES, own),
-            (ENGINES, engines),
-            (ENGINES, [*near, "tests/contract"]),
-        ):
+        for marks, tests in ((UNITS, own), (UNITS, tests_of(mutant, data)), (ENGINES, own), (ENGINES, others)):
             if not tests:
                 continue
             status, said = pytest(tree, "-x", "--timeout=120", *marks, *tests)
@@ -256,11 +249,7 @@ def main(seed: str, count: str, jobs: str = "2") -> int:
     listed = subprocess.run(["git", "ls-tree", "HEAD", *PACKAGES, "tests"], cwd=ROOT, check=True, capture_output=True)
     sources = hashlib.sha256(listed.stdout).hexdigest()[:12]
     trees = [clone(number) for number in range(int(jobs))]
-    folders = [f"tests/{package}" for package in PACKAGES]
-    maps = [
-        executed(trees[0], sources, "units", *UNITS, *folders),
-        executed(trees[0], sources, "engines", "-m", "engine and not slow and not timing and not hosts", *folders),
-    ]
+    data = executed(trees[0], sources)
     results = FOLDER / f"results-{seed}-{sources}.json"
     done: dict[str, Any] = json.loads(results.read_text()) if results.exists() else {}
     mutants = choose(seed, int(count))
@@ -275,7 +264,7 @@ def main(seed: str, count: str, jobs: str = "2") -> int:
                 mutant = waiting.get_nowait()
             except queue.Empty:
                 return
-            found = {**mutant, "code": None, "killed": killed(tree, mutant, maps)}
+            found = {**mutant, "code": None, "killed": killed(tree, mutant, data)}
             done[str(mutant["number"])] = found
             results.write_text(json.dumps(done, indent=1))
             print(row(found), flush=True)
