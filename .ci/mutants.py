@@ -1,9 +1,11 @@
 """How many small faults the tests notice: python -P .ci/mutants.py SEED COUNT [JOBS], as `make mutants` runs it.
 
 Chooses COUNT mutants by SEED, one line of code as likely as another: the same for the same sources, and those of a
-smaller COUNT first. Each is made in a clone of HEAD in .cache/mutants. There run, until one fails: the units of its
-module's own file, those that execute its line, the engine's tests of that file and of its folder, and tests/contract. A
-line that runs at import is executed by all that execute others of its file. A test that hangs has noticed it, too.
+smaller COUNT first. Where SEED is the .json of an earlier run, they are those of it whose lines are still there.
+
+Each is made in a clone of HEAD in .cache/mutants. There run, until one fails: the unit tests of its module's own file,
+those that execute its line, the engine's tests of that file and of its folder, and tests/contract. A line that runs at
+import is executed by all that execute others of its file. A test that hangs has noticed it, too.
 
 mutmut has the operators: it knows arguments, strings and branches, which cosmic-ray does not. It does not run them: it
 would leave out methods with decorators and tables at module level, and what runs in a process of its own. unshare
@@ -16,7 +18,6 @@ survived.
 from __future__ import annotations
 
 import ast
-import difflib
 import functools
 import hashlib
 import json
@@ -28,6 +29,7 @@ import shutil
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -112,8 +114,18 @@ class Sites(cst.CSTVisitor):
         return operator is operator_assignment and column == 0
 
 
+def changed(old: str, new: str, around: int = 0) -> tuple[str, str]:
+    """The lines that differ, with so many more on either side."""
+    was, now = old.splitlines(keepends=True), new.splitlines(keepends=True)
+    least = min(len(was), len(now))
+    start = next((at for at in range(least) if was[at] != now[at]), least)
+    end = next((at for at in range(least - start) if was[-1 - at] != now[-1 - at]), least - start)
+    start, end = max(0, start - around), max(0, end - around)
+    return "".join(was[start : len(was) - end]), "".join(now[start : len(now) - end])
+
+
 def choose(seed: str, count: int) -> list[dict[str, Any]]:
-    """The mutants: number, file, line, operator, before, after; and code, the whole file's."""
+    """The mutants: number, file, line, operator; old and new, their lines with three around; code, the whole file's."""
     files = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
     nodes = ((file, node) for file in files for node in ast.walk(ast.parse(file.read_text())))
     lines = sorted({(file, getattr(node, "lineno", 0)) for file, node in nodes})
@@ -131,14 +143,25 @@ def choose(seed: str, count: int) -> list[dict[str, Any]]:
             compile(code, file, "exec")
         except SyntaxError:
             continue
-        rows = [*difflib.ndiff(wrapper.module.code.splitlines(), code.splitlines())]
-        before, after = ("\n".join(row[2:].strip() for row in rows if row[0] == sign) for sign in "-+")
-        if before != after:
+        old, new = changed(wrapper.module.code, code, 3)
+        if old != new:
             place = {"number": len(chosen), "file": file, "line": line, "operator": operator}
-            chosen.append({**place, "before": before, "after": after, "code": code})
+            chosen.append({**place, "old": old, "new": new, "code": code})
         if len(chosen) == count:
             break
     return chosen
+
+
+def chosen_before(results: Path) -> Iterator[dict[str, Any]]:
+    """Those of an earlier run, as far as their lines are there."""
+    for mutant in json.loads(results.read_text()).values():
+        path = ROOT / mutant["file"]
+        text = path.read_text() if path.exists() else ""
+        if text.count(mutant["old"]) == 1:
+            line = text[: text.index(mutant["old"])].count("\n") + 4
+            yield {**mutant, "line": line, "code": text.replace(mutant["old"], mutant["new"])}
+        else:
+            print(f"mutants: no longer there: {row(mutant)}", flush=True)
 
 
 def clone(number: int) -> Path:
@@ -240,7 +263,8 @@ def row(mutant: dict[str, Any]) -> str:
     """One mutant, as text."""
     fate = f"killed by {mutant['killed']}" if mutant["killed"] else "SURVIVED"
     place = f"{mutant['number']:>3} {mutant['file']}:{mutant['line']} {mutant['operator']}"
-    return f"{place}\n    {mutant['before']!r}\n -> {mutant['after']!r}\n    {fate}"
+    old, new = (" ".join(text.split()) for text in changed(mutant["old"], mutant["new"]))
+    return f"{place}\n    {old}\n -> {new}\n    {fate}"
 
 
 def main(seed: str, count: str, jobs: str = "2") -> int:
@@ -250,9 +274,9 @@ def main(seed: str, count: str, jobs: str = "2") -> int:
     sources = hashlib.sha256(listed.stdout).hexdigest()[:12]
     trees = [clone(number) for number in range(int(jobs))]
     data = executed(trees[0], sources)
-    results = FOLDER / f"results-{seed}-{sources}.json"
+    results = FOLDER / f"results-{Path(seed).stem}-{sources}.json"
     done: dict[str, Any] = json.loads(results.read_text()) if results.exists() else {}
-    mutants = choose(seed, int(count))
+    mutants = [*chosen_before(Path(seed))] if seed.endswith(".json") else choose(seed, int(count))
     waiting: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
     for mutant in mutants:
         if str(mutant["number"]) not in done:
