@@ -251,7 +251,7 @@ def killed(tree: Path, mutant: dict[str, Any], data: CoverageData) -> str | None
             failed = re.search(r"^(?:FAILED|ERROR) (\S+\.py\S*)", said, re.MULTILINE)
             if status not in (0, 5, None):
                 return (failed[1] if failed else f"exit status {status}") + " (timeout)" * ("Failed: Timeout" in said)
-            if status is None and " [" not in said:
+            if status is None and not re.search(r"^[.sx]", said, re.MULTILINE):
                 return "timeout before a first test's end"
         return None
     finally:
