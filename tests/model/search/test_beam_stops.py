@@ -10,10 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lmi.model.search.beam import Prefix
 from lmi.model.search.beam_stops import Stops
-from lmi.model.text.tokenizer import Tokenizer
 
+from ...kit.api.engine import Prefix, Tokenizer
 from ...kit.api.types import Sampling
 
 

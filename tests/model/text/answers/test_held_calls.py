@@ -7,8 +7,9 @@ from typing import Any, Literal
 
 import pytest
 
-from lmi.model.text.answers.call_reader import CallForm
 from lmi.model.text.answers.held_calls import HeldCalls
+
+from ....kit.api.engine import CallForm
 
 CALL = "<call>look_up {}</call>"
 
