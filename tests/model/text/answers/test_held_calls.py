@@ -45,8 +45,8 @@ class Parser:
 NAME, ARGUMENTS = called("look_up", ""), called("", "{}")
 READ = {"look_up": NAME, "</call>": ARGUMENTS}
 AT_ONCE = {"</call>": called("look_up", "{}")}
-NONE = None, CALL, []
-WHOLE = None, "", [called("look_up", "{}")]
+NONE: Any = (None, CALL, [])
+WHOLE: Any = None, "", [called("look_up", "{}")]
 ONCE = [(CALL, True)]
 ONE_BY_ONE = [(letter, False) for letter in CALL[:-1]] + [(CALL[-1], True)]
 
