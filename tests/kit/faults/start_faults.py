@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from ..hosts.host import FAST
+from ..hosts.host import FAST_OPTIONS
 
 Change = Callable[[Path], object]
 
@@ -135,12 +135,11 @@ def main(demo: Path, folder: Path, faults: Mapping[str, tuple[Change, Mapping[st
 
     from ..engines.start import in_process
 
-    fast = {name.removeprefix("option."): value for name, value in FAST.items()}
     for number, (name, (change, options)) in enumerate(faults.items()):
         directory = copy(demo, folder / str(number))
         change(directory)
         try:
-            overrides = {"dtype": "fp32", "max_model_len": "2048", **fast, **options}
+            overrides = {"dtype": "fp32", "max_model_len": "2048", **FAST_OPTIONS, **options}
             settings = load_settings(directory, environment={}, overrides=overrides)
             check_model(settings)
             in_process(settings).close()

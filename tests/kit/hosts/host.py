@@ -35,6 +35,9 @@ FAST = {
 }
 """What makes an engine start in seconds (the rest is in the Makefile's environment)."""
 
+FAST_OPTIONS = {name.removeprefix("option."): value for name, value in FAST.items()}
+"""The same, as Settings are made of them."""
+
 OPTIONS = "LMI_HOST_OPTIONS"
 """An environment variable: NAME=VALUE, with blanks between, over FAST in every model directory that tests make; a
 test's own properties go before them. `make gpu-check` has its tests on CUDA graphs and half precision by it."""

@@ -14,6 +14,7 @@ from ....kit.api.options import make_settings
 from ....kit.api.types import Settings
 from ....kit.engines.backends import PICK, run
 from ....kit.engines.start import in_process
+from ....kit.hosts.host import FAST_OPTIONS
 from ....kit.models.mistral import mistral_directory
 
 pytestmark = pytest.mark.engine
@@ -26,9 +27,8 @@ CHAT = CALLING["openai"]
 def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Settings, Any]]:
     folder = mistral_directory(tmp_path_factory.mktemp("mistral") / "model", "v11")
     options = {
-        "tokenizer_mode": "mistral", "load_format": "dummy", "dtype": "fp32",
-        "max_model_len": "1024", "enforce_eager": "true", "max_rolling_batch_size": "4",
-        "tool_call_parser": "mistral",
+        **FAST_OPTIONS, "tokenizer_mode": "mistral", "load_format": "dummy", "dtype": "fp32",
+        "max_model_len": "1024", "max_rolling_batch_size": "4", "tool_call_parser": "mistral",
     }  # fmt: skip
     settings = make_settings(folder, **options)
     backend = in_process(settings)

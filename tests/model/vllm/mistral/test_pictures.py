@@ -22,6 +22,7 @@ from ....kit.api.types import Image, Settings
 from ....kit.engines.backends import NUMBERS
 from ....kit.engines.said import SaidEngine
 from ....kit.engines.start import in_process
+from ....kit.hosts.host import FAST_OPTIONS
 from ....kit.models.mistral import mistral_directory
 from ....kit.models.pictures import data_url, noise, png
 from ....kit.models.pixtral import IMAGES, PATCH, pixtral_directory, why_not
@@ -234,9 +235,8 @@ def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Settings
     if (why := why_not()) is not None:
         pytest.skip(why)
     folder = pixtral_directory(tmp_path_factory.mktemp("pixtral") / "model", "v13 think")
-    settings = make_settings(
-        folder, dtype="fp32", max_model_len="1024", enforce_eager="true", max_rolling_batch_size="4"
-    )
+    options = {**FAST_OPTIONS, "dtype": "fp32", "max_model_len": "1024", "max_rolling_batch_size": "4"}
+    settings = make_settings(folder, **options)
     backend = in_process(settings)
     yield settings, backend
     backend.close()

@@ -22,6 +22,7 @@ from .....kit.engines import backends
 from .....kit.engines.backends import deltas
 from .....kit.engines.gpt_oss import front, with_options
 from .....kit.engines.start import in_process
+from .....kit.hosts.host import FAST_OPTIONS
 from .....kit.models.vocabularies import vocabulary
 
 pytestmark = pytest.mark.engine
@@ -80,9 +81,7 @@ def backend(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     folder.mkdir()
     for file in vocabulary("gptoss").iterdir():
         (folder / file.name).symlink_to(file)
-    options = {
-        "load_format": "dummy", "max_model_len": "2048", "stream_interval": "3",
-    }  # fmt: skip
+    options = {**FAST_OPTIONS, "load_format": "dummy", "max_model_len": "2048", "stream_interval": "3"}
     engine = in_process(make_settings(folder, **options))
     yield engine
     engine.close()
