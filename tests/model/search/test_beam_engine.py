@@ -241,7 +241,7 @@ def test_without_prefix_caching_it_is_refused(demo_model: Path) -> None:
         "sampling.beams: beam search needs prefix caching, which this engine runs without "
         "(option.enable_prefix_caching)"
     )
-    assert engine.backend.prepare(2, generation(max_tokens=1))
+    assert engine.backend.prepare(2, generation(max_tokens=1)).requests
     engine.close()
 
 
