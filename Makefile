@@ -336,7 +336,7 @@ lock: | $(UV)
 		echo "lock: $$name"; $(LOCK) .requirements/$$name.in --override .requirements/$$name.in --extra server --extra test \
 			-o .requirements/$$name.txt $(ARGS); \
 	done
-	@echo "lock: container";  $(COMPILE:3.11=3.12) --exclude-newer 2026-08-01 .requirements/container.in -o .requirements/container.txt $(ARGS)
+	@echo "lock: container";  $(COMPILE:3.11=3.12) --exclude-newer 2026-08-01T00:00:00Z .requirements/container.in -o .requirements/container.txt $(ARGS)
 	@echo "lock: clients";    $(COMPILE) .requirements/clients.in -o .requirements/clients.txt $(ARGS)
 	@for name in agents agents-older; do \
 		echo "lock: $$name"; $(COMPILE) .requirements/$$name.in -o .requirements/$$name.txt $(ARGS); \
