@@ -83,6 +83,14 @@ UNITS = {"formatters", "handler", "model", "project"}
 NO_UNIT = ("engine", "processes", "djl", "browser", "hosts", "contract", "slow", "timing")
 
 
+def pytest_configure() -> None:
+    """`make test-container` names the folder that the handler was unpacked into: what is tested is that one."""
+    if folder := os.environ.get("LMI_PACKAGED"):
+        import lmi.handler
+
+        assert lmi.handler.__path__ == [f"{folder}/lmi/handler"]
+
+
 CHOSEN = {name: os.environ[name] for name in ("VLLM_WORKER_MULTIPROC_METHOD",) if name in os.environ}
 
 
