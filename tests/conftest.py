@@ -7,15 +7,19 @@ import tempfile
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from .kit.hosts.host import Host
-from .kit.hosts.pool import HostPool
+from .kit.hosts.pool import CHAT, HostPool
 from .kit.installed import remember_entry_points
 from .kit.packages import locked
 from .kit.paths import CACHE, TESTS
+
+if TYPE_CHECKING:
+    from .kit.engines.pool import BackendPool
 
 # The machine may be busy with other tests: what takes long there says nothing.
 settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -55,6 +59,32 @@ def chat_server(hosts: HostPool) -> Host:
     return hosts.get("server")
 
 
+@pytest.fixture(scope="session")
+def backends(demo_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[BackendPool]:
+    """Backends of the demo model, which tests share."""
+    from .kit.engines.pool import BackendPool
+
+    pool = BackendPool(demo_model, tmp_path_factory.mktemp("backends"))
+    yield pool
+    pool.close()
+
+
+@pytest.fixture
+def plain_backend(backends: BackendPool) -> Iterator[Any]:
+    """The demo model on vLLM, without parsers, stepped by hand."""
+    backend = backends.get({})
+    yield backend
+    assert not backend.busy
+
+
+@pytest.fixture
+def chat_backend(backends: BackendPool) -> Iterator[Any]:
+    """The same with parsers of tool calls and of reasoning."""
+    backend = backends.get(CHAT)
+    yield backend
+    assert not backend.busy
+
+
 @pytest.fixture
 def temporary() -> Iterator[Path]:
     """A folder with a short path, for sockets."""
@@ -81,6 +111,10 @@ TOOLS = {"agents", "bench", "chaos"}
 UNITS = {"formatters", "handler", "model", "project"}
 """Folders whose tests are `unit`, unless one of these marks says what else they need."""
 NO_UNIT = ("engine", "processes", "djl", "browser", "hosts", "contract", "slow", "timing")
+
+
+LONGEST = {"real-server", "host-server", "host-rolling", "backends"}
+"""Groups that take a minute and more."""
 
 
 def pytest_configure() -> None:
@@ -112,11 +146,11 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Says which command runs what (pyproject.toml, markers), and which tests one process of pytest-xdist has together.
 
-    Those that share a host are a group, all others of a file another; a group is not left before it is done. What
-    starts engines comes first, so that no process is left with a long group at the end.
+    Those that share a host are a group, all others of a file another; a group is not left before it is done. The
+    longest come first, then what starts engines, so that no process is left with a long group at the end.
     """
     groups: dict[str, int] = {}
-    order: dict[pytest.Item, tuple[bool, int]] = {}
+    order: dict[pytest.Item, tuple[bool, bool, int]] = {}
     for item in items:
         folder = _place(item.path).partition("/")[0]
         engine = item.get_closest_marker("engine") is not None
@@ -129,7 +163,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.unit)
         group = _group(item)
         item.add_marker(pytest.mark.xdist_group(group))
-        order[item] = (not engine, groups.setdefault(group, len(groups)))
+        order[item] = (group not in LONGEST, not engine, groups.setdefault(group, len(groups)))
     items.sort(key=order.__getitem__)
 
 
@@ -146,4 +180,6 @@ def _group(item: pytest.Item) -> str:
         return f"host-{params.get('host', 'server')}"
     if "real_server" in fixtures:
         return "real-server"
+    if "backends" in fixtures:
+        return "backends"
     return "host-server" if "hosts" in fixtures else _place(item.path)

@@ -1,4 +1,4 @@
-"""What every host owes every dialect: a whole answer, a stream, a refusal in both. On the local server and, behind the
+"""What every host owes every dialect: a whole answer, a stream, a refusal. On the local server and, behind the
 real DJL engine, in rolling batch, async mode and dynamic batch.
 
 tests/hosts has the whole matrix; here is what a change must not break, short enough to run before each commit.
@@ -67,12 +67,10 @@ def test_a_stream(host: Host, spoken: Spoken) -> None:
     assert "".join(map(spoken.piece, records)) == ASKED.answer
 
 
-@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
-def test_a_refusal_names_the_field(host: Host, spoken: Spoken, stream: bool) -> None:
-    answer = post(host, spoken, json.dumps({**spoken.bad, "stream": stream}).encode())
+def test_a_refusal_names_the_field(host: Host, spoken: Spoken) -> None:
+    """Of a stream, which has not begun; that of a whole answer is a unit test's, by dialect."""
+    answer = post(host, spoken, json.dumps({**spoken.bad, "stream": True}).encode())
     # Of a stream of events that a browser reads, the status is 200 whatever happens.
-    assert answer.status_code == (spoken.status if stream or not spoken.accept else 400), answer.text
+    assert answer.status_code == spoken.status, answer.text
     assert "temperature" in answer.text
     assert answer.headers["content-length"] == str(len(answer.content))
-    # No other request is harmed by it.
-    assert post(host, spoken, json.dumps(spoken.whole).encode()).status_code == 200

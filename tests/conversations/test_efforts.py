@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ..kit.api.errors import OptionError
 from ..kit.engines.prompts import Prompts
-from ..kit.models.vocabularies import vocabulary
 
 pytestmark = pytest.mark.engine
 
@@ -39,19 +39,19 @@ FAMILIES: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, str]]] = {
 ASKED = {"model": "served", "messages": [{"role": "user", "content": "How is Paris?"}]}
 
 
-def prompts(family: str, **options: Any) -> Prompts:
+def prompts(folder: Path, family: str, **options: Any) -> Prompts:
     model, own, _ = FAMILIES[family]
     mode = model.get("tokenizer_mode", "hf")
     from vllm.renderers.registry import RENDERER_REGISTRY
 
     if mode not in RENDERER_REGISTRY.renderers:
         pytest.skip("this vLLM does not have the family")
-    return Prompts(vocabulary("qwen3"), model, **own, **options)
+    return Prompts(folder, model, **own, **options)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_the_nearest_effort_that_the_family_knows(family: str) -> None:
-    made = prompts(family)
+def test_the_nearest_effort_that_the_family_knows(demo_model: Path, family: str) -> None:
+    made = prompts(demo_model, family)
     for effort, near in FAMILIES[family][2].items():
         # What switches thinking off stays as the client said it.
         thinks = {"thinking": effort != "none", "enable_thinking": effort != "none"}
@@ -60,14 +60,14 @@ def test_the_nearest_effort_that_the_family_knows(family: str) -> None:
         assert made.text(ours) == made.text(expected), effort
 
 
-def test_a_default_that_the_template_refuses_ends_the_start() -> None:
+def test_a_default_that_the_template_refuses_ends_the_start(demo_model: Path) -> None:
     expected = "option.default_chat_template_kwargs: reasoning_effort: expected one of low, medium, high"
     with pytest.raises(OptionError, match=f"^{expected}, which this model knows, got 'huge'$"):
-        prompts("refuses", default_chat_template_kwargs={"reasoning_effort": "huge"})
-    made = prompts("refuses", default_chat_template_kwargs={"reasoning_effort": "max"})
+        prompts(demo_model, "refuses", default_chat_template_kwargs={"reasoning_effort": "huge"})
+    made = prompts(demo_model, "refuses", default_chat_template_kwargs={"reasoning_effort": "max"})
     assert made.text(made.ours(ASKED)) == "high How is Paris?"
 
 
-def test_a_word_that_is_no_effort_gets_to_the_template() -> None:
-    made = Prompts(vocabulary("qwen3"), {}, chat_template="{{ reasoning_effort }}")
+def test_a_word_that_is_no_effort_gets_to_the_template(demo_model: Path) -> None:
+    made = Prompts(demo_model, {}, chat_template="{{ reasoning_effort }}")
     assert made.text(made.ours({**ASKED, "reasoning_effort": "no_think"})) == "no_think"

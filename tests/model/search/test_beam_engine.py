@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import queue
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,27 +10,17 @@ import pytest
 
 from ...demo.model import question
 from ...kit.api.errors import GenerationError, ParameterError, UnsupportedError
-from ...kit.api.options import make_settings
 from ...kit.api.types import Beams, EngineEvent, Failed, Generation, Sampling, Started
 from ...kit.engines.backends import deltas, run
 from ...kit.engines.beams import PROMPT, Reference, answers, generation, same
-from ...kit.engines.start import in_process, own_process
-from ...kit.hosts.host import model_directory
+from ...kit.engines.said import SaidEngine
 
 pytestmark = pytest.mark.engine
 
 
-@pytest.fixture(scope="module")
-def model_dir(demo_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return model_directory(demo_model, tmp_path_factory.mktemp("beam") / "model", {})
-
-
-@pytest.fixture(scope="module")
-def vllm(model_dir: Path) -> Iterator[Any]:
-    running: Any = in_process(make_settings(model_dir, backend="vllm"))
-    yield running
-    assert not running.busy
-    running.close()
+@pytest.fixture
+def vllm(plain_backend: Any) -> Any:
+    return plain_backend
 
 
 @pytest.fixture
@@ -243,24 +231,18 @@ def test_too_many_beams_for_the_engine(vllm: Any) -> None:
     assert caught.value.param == "sampling.beams"
 
 
-def test_without_prefix_caching_it_is_refused(model_dir: Path) -> None:
+def test_without_prefix_caching_it_is_refused(demo_model: Path) -> None:
     """Each token of each beam would compute the whole prompt again."""
-    engine = own_process(make_settings(model_dir, backend="vllm", enable_prefix_caching="false"))
-    events: queue.Queue[EngineEvent] = queue.Queue()
-    try:
-        engine.start()
-        engine.submit(generation(beams=Beams(width=2)), events.put)
-        failed = events.get(timeout=60)
-        assert isinstance(failed, Failed)
-        assert (failed.kind, failed.param) == ("UnsupportedError", "sampling.beams")
-        assert failed.message == (
-            "sampling.beams: beam search needs prefix caching, which this engine runs without "
-            "(option.enable_prefix_caching)"
-        )
-        engine.submit(generation(max_tokens=1), events.put)
-        assert isinstance(events.get(timeout=60), Started)
-    finally:
-        engine.close()
+    engine = SaidEngine(demo_model, enable_prefix_caching="false")
+    with pytest.raises(UnsupportedError) as caught:
+        engine.backend.prepare(1, generation(beams=Beams(width=2)))
+    assert caught.value.param == "sampling.beams"
+    assert caught.value.message == (
+        "sampling.beams: beam search needs prefix caching, which this engine runs without "
+        "(option.enable_prefix_caching)"
+    )
+    assert engine.backend.prepare(2, generation(max_tokens=1))
+    engine.close()
 
 
 def test_more_likely_tokens_than_the_engine_tells(vllm: Any) -> None:

@@ -8,7 +8,7 @@ import logging
 import os
 import re
 import threading
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -24,9 +24,7 @@ from ...kit.api.engine import Part
 from ...kit.api.errors import (
     ContextError,
     GenerationError,
-    OptionError,
     ParameterError,
-    StartError,
     UnavailableError,
     UnsupportedError,
 )
@@ -44,7 +42,7 @@ from ...kit.api.types import (
     StructuredOutput,
 )
 from ...kit.engines.backends import NUMBERS, deltas, run
-from ...kit.engines.start import EngineClient, in_process, own_process
+from ...kit.engines.start import EngineClient, engine_arguments, own_process
 from ...kit.hosts.host import model_directory
 
 pytestmark = pytest.mark.engine
@@ -61,12 +59,9 @@ def settings(model_dir: Path, **overrides: str) -> Settings:
     return make_settings(model_dir, **overrides)
 
 
-@pytest.fixture(scope="module")
-def backend(model_dir: Path) -> Iterator[Any]:
-    """Three tokens a step where streamed, to see that nothing depends on their number."""
-    engine = in_process(settings(model_dir, stream_interval="3"))
-    yield engine
-    engine.close()
+@pytest.fixture
+def backend(plain_backend: Any) -> Any:
+    return plain_backend
 
 
 def test_what_vllms_forked_processes_log_is_withheld(backend: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -631,28 +626,12 @@ def test_a_core_that_is_killed_is_missed_at_once(model_dir: Path) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["bf16", "bfloat16"])
-def test_both_spellings_of_bfloat16_start(model_dir: Path, dtype: str) -> None:
-    engine = own_process(settings(model_dir, dtype=dtype))
-    try:
-        engine.start()
-        assert text(ask(engine, generation(question("plain").prompt, max_tokens=8)))
-    finally:
-        engine.close()
-    assert not engine.healthy
+def test_both_spellings_of_bfloat16(model_dir: Path, dtype: str) -> None:
+    import torch
+    from vllm import EngineArgs
 
-
-def test_an_unknown_option_is_refused_at_start(model_dir: Path) -> None:
-    engine = own_process(settings(model_dir, max_model_length="64"))
-    with pytest.raises(OptionError, match="max_model_len"):
-        engine.start()
-    engine.close()
-
-
-def test_a_model_that_cannot_be_loaded_says_why(model_dir: Path) -> None:
-    engine = own_process(settings(model_dir, load_format="sharded_state"))
-    with pytest.raises(StartError, match="could not start"):
-        engine.start()
-    engine.close()
+    made = EngineArgs(**engine_arguments(settings(model_dir, dtype=dtype)))
+    assert made.create_model_config().dtype is torch.bfloat16
 
 
 @pytest.mark.parametrize("most", range(1, 16))

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +11,12 @@ import pytest
 from ...demo.model import question
 from ...kit.api.dialects import CHAT_TABLE, TEXT_TABLE
 from ...kit.api.engine import ranked
-from ...kit.api.errors import ParameterError
+from ...kit.api.errors import ContextError, ParameterError
 from ...kit.api.options import make_settings
 from ...kit.api.types import (
     Conversation,
-    Delta,
     EngineEvent,
     Event,
-    Failed,
     Generation,
     Sampling,
     Started,
@@ -29,7 +25,7 @@ from ...kit.api.types import (
 )
 from ...kit.engines import backends
 from ...kit.engines.backends import deltas
-from ...kit.engines.start import in_process, own_process
+from ...kit.engines.start import in_process
 from ...kit.hosts.host import model_directory
 from ...kit.paths import TESTS
 
@@ -42,11 +38,9 @@ def model_dir(demo_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Pat
     return model_directory(demo_model, tmp_path_factory.mktemp("fields") / "model", properties)
 
 
-@pytest.fixture(scope="module")
-def backend(model_dir: Path) -> Iterator[Any]:
-    engine = in_process(make_settings(model_dir, stream_interval="3"))
-    yield engine
-    engine.close()
+@pytest.fixture
+def backend(chat_backend: Any) -> Any:
+    return chat_backend
 
 
 def generation(prompt: Any, *, sampling: dict[str, Any] | None = None, **fields: Any) -> Generation:
@@ -150,30 +144,17 @@ def test_without_a_connector_transfer_parameters_change_nothing(backend: Any) ->
 
 
 def test_a_connector_is_told_and_tells(model_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """vLLM with a connector, in an engine of its own: each sequence's parameters go in and come back, and those of a
-    refused request, whose prompt has been computed elsewhere, go in."""
+    """vLLM with a connector: each sequence's parameters go in and come back, and those of a refused request, whose
+    prompt has been computed elsewhere, go in."""
     monkeypatch.syspath_prepend(TESTS / "kit" / "models")
     config = {"kv_connector": "EchoConnector", "kv_connector_module_path": "kv_connector", "kv_role": "kv_both"}
-    overrides = {"kv_transfer_config": json.dumps(config)}
-    engine = own_process(make_settings(model_dir, **overrides))
+    engine = in_process(make_settings(model_dir, kv_transfer_config=json.dumps(config)))
     asked = question("plain")
-    events: list[EngineEvent] = []
-    ended = threading.Event()
-
-    def sink(event: EngineEvent) -> None:
-        events.append(event)
-        if isinstance(event, Failed) or (isinstance(event, Delta) and event.finish and event.finish.last):
-            ended.set()
-
     try:
-        engine.start()
-        engine.submit(generation("word " * 3000, kv_transfer_params=PREFILLED, overflow="refuse"), sink)
-        assert ended.wait(60)
-        assert [type(event) for event in events] == [Failed]
-        ended.clear()
-        events.clear()
-        engine.submit(generation(asked.prompt, sampling={"n": 2}, kv_transfer_params=TOLD), sink)
-        assert ended.wait(60)
+        refused = generation("word " * 3000, kv_transfer_params=PREFILLED, overflow="refuse")
+        with pytest.raises(ContextError):
+            engine.prepare(1, refused)
+        events = run(engine, generation(asked.prompt, sampling={"n": 2}, kv_transfer_params=TOLD))
     finally:
         engine.close()
     finishes = [delta.finish for delta in deltas(events)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -23,13 +22,10 @@ from ...kit.hosts.host import model_directory
 pytestmark = pytest.mark.engine
 
 
-@pytest.fixture(scope="module")
-def backend(demo_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+@pytest.fixture
+def backend(plain_backend: Any) -> Any:
     """Three tokens a step where streamed: several rows of numbers at once."""
-    folder = model_directory(demo_model, tmp_path_factory.mktemp("vllm") / "model", {})
-    engine = in_process(make_settings(folder, stream_interval="3"))
-    yield engine
-    engine.close()
+    return plain_backend
 
 
 def asked(kind: str, logprobs: int | None, *, stream: bool = True, **sampling: Any) -> Generation:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +10,10 @@ import pytest
 
 from ...demo.model import question
 from ...kit.api.errors import ParameterError, UnsupportedError
-from ...kit.api.options import make_settings
 from ...kit.api.types import Conversation, Embedding, Generation, Prompt, Sampling, Started, Token
 from ...kit.engines.backends import PICK, run
-from ...kit.engines.start import in_process
-from ...kit.hosts.host import model_directory
+from ...kit.engines.pool import BackendPool
+from ...kit.hosts.pool import CHAT
 
 pytestmark = pytest.mark.engine
 
@@ -27,20 +26,15 @@ TALKS = {
     "prefix": Conversation(messages=MESSAGES, add_generation_prompt=False, add_special_tokens=True),
 }
 PROMPTS: dict[str, Prompt] = {"text": TEXT, "ids": (5, 9, 12), **TALKS}
-ENGINES = {
-    "vllm": {"option.tool_call_parser": "hermes"},
+ENGINES: dict[str, Mapping[str, str]] = {
+    "vllm": CHAT,
     "embedding": {"option.task": "text-embedding"},
 }
 
 
-@pytest.fixture(scope="module", params=ENGINES)
-def engine(
-    request: pytest.FixtureRequest, demo_model: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[tuple[str, Any]]:
-    directory = model_directory(demo_model, tmp_path_factory.mktemp("tokenize") / "model", ENGINES[request.param])
-    backend = in_process(make_settings(directory))
-    yield request.param, backend
-    backend.close()
+@pytest.fixture(params=ENGINES)
+def engine(request: pytest.FixtureRequest, backends: BackendPool) -> tuple[str, Any]:
+    return request.param, backends.get(ENGINES[request.param])
 
 
 def told(backend: Any, prompt: Prompt, **fields: Any) -> Started:

@@ -14,16 +14,11 @@ import pytest
 from ...kit.api.errors import ParameterError, StartError
 from ...kit.api.options import make_settings
 from ...kit.api.types import Conversation, Generation, Sampling, StructuredOutput
-from ...kit.engines.backends import run
-from ...kit.engines.start import in_process, own_process
+from ...kit.engines.said import SaidEngine
+from ...kit.engines.start import in_process
 from ...kit.hosts.host import model_directory
 
 pytestmark = pytest.mark.engine
-
-
-@pytest.fixture(scope="module")
-def model_dir(demo_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return model_directory(demo_model, tmp_path_factory.mktemp("trial") / "model", {})
 
 
 def _render_text(self: Any, prompts: Any, tokenize_params: Any, skip_mm_cache: bool = False) -> Any:
@@ -63,41 +58,19 @@ CHANGES: dict[str, tuple[str, str, Callable[..., Any], str]] = {
 
 
 @pytest.mark.parametrize("place", CHANGES)
-def test_in_the_backends_process(model_dir: Path, monkeypatch: pytest.MonkeyPatch, place: str) -> None:
+def test_the_start_tells(demo_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str) -> None:
     import importlib
 
     owner, name, other, said = CHANGES[place]
     module, _, kind = owner.partition(":")
     monkeypatch.setattr(getattr(importlib.import_module(module), kind), name, other)
-    with pytest.raises(StartError, match=rf"^vLLM \S+ cannot process .*({said}).* is supported$"):
-        in_process(make_settings(model_dir))
-
-
-CHANGED = """
-def engine(settings):
-    from vllm.v1.engine.input_processor import InputProcessor
-
-    def process_inputs(self, request_id, prompt, sampling_params, *, supported_tasks):
-        return request_id
-
-    InputProcessor.process_inputs = process_inputs
-    from lmi.model.vllm.engine import VllmEngine
-
-    return VllmEngine(settings)
-"""
-
-
-def test_in_a_process_of_its_own(demo_model: Path, tmp_path: Path) -> None:
     directory = model_directory(demo_model, tmp_path / "model", {})
-    (directory / "changed_vllm.py").write_text(CHANGED)
-    engine = own_process(make_settings(directory, backend="changed_vllm:engine"))
-    try:
-        with pytest.raises(
-            StartError, match=r"cannot process a conversation: TypeError: .*unexpected keyword argument"
-        ):
-            engine.start()
-    finally:
-        engine.close()
+    # What only acts for the core does not have its client.
+    start: Callable[[], object] = (
+        (lambda: in_process(make_settings(directory))) if owner == CLIENT else (lambda: SaidEngine(directory))
+    )
+    with pytest.raises(StartError, match=rf"^vLLM \S+ cannot process .*({said}).* is supported$"):
+        start()
 
 
 def ours(*_: Any) -> None:
@@ -112,9 +85,9 @@ def asked(prompt: Any, **sampling: Any) -> Generation:
     return Generation(request_id="r", prompt=prompt, sampling=Sampling(**sampling))
 
 
-def test_what_fails_later_is_no_clients_mistake(model_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_fails_later_is_no_clients_mistake(demo_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A call that vLLM does not take, or an attribute that it does not have, is our fault; a template's is not."""
-    backend = in_process(make_settings(model_dir, chat_template="{{ messages[0].content.nothing.at.all }}"))
+    backend: Any = SaidEngine(demo_model, chat_template="{{ messages[0].content.nothing.at.all }}").backend
     try:
         with pytest.raises(ParameterError, match="nothing"):
             backend.prepare(1, asked(TALK))
@@ -140,21 +113,8 @@ def test_what_fails_later_is_no_clients_mistake(model_dir: Path, monkeypatch: py
 
 
 @pytest.mark.parametrize(("policy", "given"), [("fcfs", 0), ("priority", -3)])
-def test_a_priority_reaches_vllm_where_it_goes_by_priorities(
-    model_dir: Path, monkeypatch: pytest.MonkeyPatch, policy: str, given: int
-) -> None:
-    engine = in_process(make_settings(model_dir, scheduling_policy=policy))
-    try:
-        told: list[int] = []
-        add = engine._core.add
-
-        def listening(request: Any) -> None:
-            told.append(request.priority)
-            add(request)
-
-        monkeypatch.setattr(engine._core, "add", listening)
-        one = msgspec.structs.replace(asked("Hi", max_tokens=1), priority=-3)
-        assert run(engine, one)[0]
-        assert told == [given]
-    finally:
-        engine.close()
+def test_a_priority_reaches_vllm_where_it_goes_by_priorities(demo_model: Path, policy: str, given: int) -> None:
+    engine = SaidEngine(demo_model, scheduling_policy=policy)
+    one = msgspec.structs.replace(asked("Hi", max_tokens=1), priority=-3)
+    assert [request.priority for request in engine.backend.prepare(1, one).requests] == [given]
+    engine.close()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -21,7 +20,7 @@ from ...kit.api.options import make_settings, typed_settings
 from ...kit.api.types import Beams, Delta, EngineEvent, Failed, Generation, Sampling
 from ...kit.engines import backends
 from ...kit.engines.backends import deltas
-from ...kit.engines.start import in_process, own_process
+from ...kit.engines.start import own_process
 from ...kit.faults.kills import WORKER_APART
 from ...kit.hosts.host import model_directory
 
@@ -289,12 +288,9 @@ def test_the_second_runners_processor() -> None:
 # --- On the engine ---
 
 
-@pytest.fixture(scope="module")
-def backend(demo_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    model_dir = model_directory(demo_model, tmp_path_factory.mktemp("typical") / "model", {})
-    engine = in_process(make_settings(model_dir))
-    yield engine
-    engine.close()
+@pytest.fixture
+def backend(plain_backend: Any) -> Any:
+    return plain_backend
 
 
 def generation(**sampling: Any) -> Generation:

@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import json
 import pickle
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from lmi.model.vllm.guides.in_core import guiding, maybe_after
 
-from ....kit.api.options import make_settings
 from ....kit.api.types import Generation, Sampling, StructuredOutput
 from ....kit.engines.backends import deltas, run
-from ....kit.engines.start import in_process
-from ....kit.hosts.host import model_directory
 
 pytestmark = pytest.mark.engine
 
@@ -133,11 +128,9 @@ def test_an_executor_can_be_sent_to_the_core() -> None:
     assert sent.__name__ == UniProcExecutor.__name__
 
 
-@pytest.fixture(scope="module")
-def backend(demo_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    engine = in_process(make_settings(model_directory(demo_model, tmp_path_factory.mktemp("guides") / "model", {})))
-    yield engine
-    engine.close()
+@pytest.fixture
+def backend(plain_backend: Any) -> Any:
+    return plain_backend
 
 
 def guided(guide: dict[str, Any], **sampling: Any) -> Generation:

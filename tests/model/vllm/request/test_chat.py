@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,6 @@ from ....kit.api.options import make_settings
 from ....kit.api.types import Conversation, Delta, Generation, Sampling, StructuredOutput
 from ....kit.engines import backends
 from ....kit.engines.backends import PICK, deltas
-from ....kit.engines.start import in_process
 from ....kit.hosts.host import model_directory
 
 pytestmark = pytest.mark.engine
@@ -33,12 +31,10 @@ def model_dir(demo_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Pat
     return model_directory(demo_model, tmp_path_factory.mktemp("chat") / "model", properties)
 
 
-@pytest.fixture(scope="module")
-def backend(model_dir: Path) -> Iterator[Any]:
-    # Several tokens a step where streamed: the split must not show.
-    engine = in_process(make_settings(model_dir, stream_interval="3"))
-    yield engine
-    engine.close()
+@pytest.fixture
+def backend(chat_backend: Any) -> Any:
+    """Several tokens a step where streamed: the split must not show."""
+    return chat_backend
 
 
 def asking(asked: Question, **fields: Any) -> Conversation:

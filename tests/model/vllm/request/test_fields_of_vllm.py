@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -24,7 +23,7 @@ from ....kit.api.errors import ParameterError, RequestError, UnsupportedError
 from ....kit.api.options import make_settings
 from ....kit.api.types import Delta, Event, Generation, ParsedRequest, Request, Sampling, Started
 from ....kit.engines import backends
-from ....kit.engines.start import in_process, preparer
+from ....kit.engines.start import preparer
 from ....kit.hosts.host import model_directory
 
 pytestmark = pytest.mark.engine
@@ -229,11 +228,9 @@ def test_a_budget_is_refused_where_the_model_runner_has_none(monkeypatch: pytest
 # --- What becomes of it ---
 
 
-@pytest.fixture(scope="module")
-def backend(model_dir: Path) -> Iterator[Any]:
-    engine = in_process(make_settings(model_dir, reasoning_parser="qwen3"))
-    yield engine
-    engine.close()
+@pytest.fixture
+def backend(chat_backend: Any) -> Any:
+    return chat_backend
 
 
 def run(backend: Any, **body: Any) -> tuple[Started, str, Any]:

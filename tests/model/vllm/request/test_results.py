@@ -17,10 +17,8 @@ from lmi.model.vllm.request.results import holds_images, shows_images
 from ....kit.api.conversation import Call, Message, Text
 from ....kit.api.conversation import Image as ImagePart
 from ....kit.api.engine import ChatRenderer
-from ....kit.api.options import make_settings
-from ....kit.api.types import Conversation, Image, Settings
-from ....kit.engines.start import in_process
-from ....kit.hosts.host import model_directory
+from ....kit.api.types import Conversation, Image
+from ....kit.engines.said import SaidEngine
 from ....kit.models import vision as vision_model
 from ....kit.models.pictures import png
 
@@ -74,18 +72,11 @@ TEXT_ALONE = vision_model.OPENAI_TEMPLATE.replace(
 
 
 @pytest.fixture(scope="module")
-def settings(demo_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Settings:
-    folder = tmp_path_factory.mktemp("results")
-    model = vision_model.build(folder / "built", demo_model)
-    options = {"limit_mm_per_prompt": json.dumps({"image": 3})}
-    return make_settings(model_directory(model, folder / "model", {}), **options)
-
-
-@pytest.fixture(scope="module")
-def backend(settings: Settings) -> Iterator[Any]:
-    engine = in_process(settings)
-    yield engine
-    engine.close()
+def engine(demo_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SaidEngine]:
+    model = vision_model.build(tmp_path_factory.mktemp("results") / "model", demo_model)
+    made = SaidEngine(model, limit_mm_per_prompt=json.dumps({"image": 3}))
+    yield made
+    made.close()
 
 
 PICTURE = png(20, 10)
@@ -99,12 +90,11 @@ PARTS: list[dict[str, Any]] = [
 ]
 
 
-def vllms(backend: Any, template: str | None, messages: list[Any]) -> list[int]:
+def vllms(core: Any, template: str | None, messages: list[Any]) -> list[int]:
     """The tokens of the prompt that vLLM's own server makes."""
     from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest
     from vllm.renderers.online_renderer import OnlineRenderer
 
-    core: Any = backend._core
     form: Any = ChatCompletionRequest
     made: Any = OnlineRenderer(
         core.model_config,
@@ -139,15 +129,16 @@ FOLLOWS = [
     ids=["parts", "text with places", "text alone", "text alone, a request's", "parts, a request's"],
 )
 def test_where_a_results_image_stands(
-    backend: Any, settings: Settings, template: str | None, of_a_request: bool, prompt: list[Any]
+    engine: SaidEngine, template: str | None, of_a_request: bool, prompt: list[Any]
 ) -> None:
     """Where it stays, the prompt is the one of vLLM's own server."""
+    settings, core = engine.settings, engine.backend._core
     given = settings if of_a_request else msgspec.structs.replace(settings, chat_template=template)
-    chat = ChatRenderer(backend._core, given)
+    chat = ChatRenderer(core, given)
     conversation = Conversation(
         messages=(Message("user", "Look!"), Message("assistant", calls=(Call("a", "f", "{}"),)), SEEN),
         chat_template=template if of_a_request else None,
     )
     for _ in range(2):
         made = chat.render(chat.request(conversation), [Image(PICTURE, "image 0")])
-        assert [*made["prompt_token_ids"]] == vllms(backend, template, prompt)
+        assert [*made["prompt_token_ids"]] == vllms(core, template, prompt)

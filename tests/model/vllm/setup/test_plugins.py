@@ -8,18 +8,17 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import httpx
 import pytest
 
 from lmi.model.vllm.setup.plugins import import_plugins
 
-from ....demo.model import question
+from ....demo.model import Question, question
 from ....kit.answers.events import join_calls
 from ....kit.api.engine import ChatRenderer
 from ....kit.api.errors import OptionError
 from ....kit.api.options import make_settings
 from ....kit.api.types import Conversation, Token
-from ....kit.hosts.pool import HostPool
+from ....kit.engines.said import SaidEngine
 
 PLUGIN = '''"""Calls as the demo model writes them, told when they are whole."""
 
@@ -144,42 +143,47 @@ def test_a_parser_of_the_users(tmp_path: Path, demo_model: Path, tokenizer: Any,
     assert [(call.name, call.arguments) for call in calls] == [("my_get_weather", {"city": "Paris"})]
 
 
-@pytest.mark.engine
-def test_a_chat_of_the_demo_model(tmp_path: Path, hosts: HostPool) -> None:
-    """The same call, whole and streamed."""
-    written(tmp_path)
-    options = {"option.tool_parser_plugin": str(tmp_path / "my_parser.py"), "option.tool_call_parser": "mine"}
-    asked = question("tool_call")
-    messages = [{"role": "user", "content": asked.prompt}]
-    body = {"model": "m", "messages": messages, "tools": [dict(tool) for tool in asked.tools or ()], "temperature": 0}
-    url = f"{hosts.get('server', options).url}/v1/chat/completions"
-    choice = httpx.post(url, json=body, timeout=60).json()["choices"][0]
-    function = choice["message"]["tool_calls"][0]["function"]
-    assert (choice["finish_reason"], function) == ("tool_calls", {"name": "my_get_weather", "arguments": CITY})
-    streamed = httpx.post(url, json={**body, "stream": True}, timeout=60).text
-    events = [json.loads(line[6:]) for line in streamed.splitlines() if line.startswith("data: {")]
-    deltas = [call["function"] for event in events for call in event["choices"][0]["delta"].get("tool_calls", ())]
-    assert "".join(delta.get("name") or "" for delta in deltas) == function["name"]
-    assert "".join(delta.get("arguments") or "" for delta in deltas) == CITY
-
-
 CITY = '{"city": "Paris"}'
 
 
+def said(engine: SaidEngine, asked: Question) -> tuple[Any, list[Any]]:
+    """What clients get of the answer to a question, whole and streamed."""
+    body: dict[str, Any] = {"messages": [{"role": "user", "content": asked.prompt}]}
+    if asked.tools:
+        body["tools"] = [dict(tool) for tool in asked.tools]
+    ids = engine.ids(asked.answer)
+    (whole,) = engine.ask("openai", body, ids)
+    streamed = b"".join(engine.ask("openai", {**body, "stream": True}, ids, per_step=2)).decode()
+    events = [json.loads(line[6:]) for line in streamed.splitlines() if line.startswith("data: {")]
+    return json.loads(whole)["choices"][0], [event["choices"][0]["delta"] for event in events]
+
+
 @pytest.mark.engine
-def test_a_chat_with_reasoning(tmp_path: Path, hosts: HostPool) -> None:
+def test_a_chat_with_calls(tmp_path: Path, demo_model: Path, registered: None) -> None:
+    """The same call, whole and streamed."""
+    written(tmp_path)
+    file = str(tmp_path / "my_parser.py")
+    engine = SaidEngine(demo_model, tool_parser_plugin=file, tool_call_parser="mine")
+    choice, deltas = said(engine, question("tool_call"))
+    engine.close()
+    function = choice["message"]["tool_calls"][0]["function"]
+    assert (choice["finish_reason"], function) == ("tool_calls", {"name": "my_get_weather", "arguments": CITY})
+    calls = [call["function"] for delta in deltas for call in delta.get("tool_calls", ())]
+    assert "".join(call.get("name") or "" for call in calls) == function["name"]
+    assert "".join(call.get("arguments") or "" for call in calls) == CITY
+
+
+@pytest.mark.engine
+def test_a_chat_with_reasoning(tmp_path: Path, demo_model: Path) -> None:
     """Apart from the content, whole and streamed."""
     written(tmp_path, REASONING_PLUGIN)
-    options = {"option.reasoning_parser_plugin": str(tmp_path / "my_parser.py"), "option.reasoning_parser": "mine"}
+    file = str(tmp_path / "my_parser.py")
+    engine = SaidEngine(demo_model, reasoning_parser_plugin=file, reasoning_parser="mine")
     asked = question("reasoning")
-    body = {"model": "m", "messages": [{"role": "user", "content": asked.prompt}], "temperature": 0}
-    url = f"{hosts.get('server', options).url}/v1/chat/completions"
-    message = httpx.post(url, json=body, timeout=60).json()["choices"][0]["message"]
+    choice, deltas = said(engine, asked)
+    engine.close()
     reasoning, _, content = asked.answer.removeprefix("<think>").partition("</think>")
-    assert (message["reasoning"], message["content"]) == (reasoning.upper(), content)
-    streamed = httpx.post(url, json={**body, "stream": True}, timeout=60).text
-    events = [json.loads(line[6:]) for line in streamed.splitlines() if line.startswith("data: {")]
-    deltas = [event["choices"][0]["delta"] for event in events]
+    assert (choice["message"]["reasoning"], choice["message"]["content"]) == (reasoning.upper(), content)
     assert "".join(delta.get("reasoning") or "" for delta in deltas) == reasoning.upper()
     assert "".join(delta.get("content") or "" for delta in deltas) == content
 

@@ -74,7 +74,7 @@ def is_request(span: Any) -> bool:
 
 
 NO_DJL = hosting.available()
-DJL = [pytest.mark.djl, pytest.mark.skipif(NO_DJL is not None, reason=str(NO_DJL))]
+DJL = [pytest.mark.djl, pytest.mark.hosts, pytest.mark.skipif(NO_DJL is not None, reason=str(NO_DJL))]
 
 
 @pytest.mark.parametrize("kind", ["server", *(pytest.param(mode, marks=DJL) for mode in ("rolling", "async"))])
