@@ -77,7 +77,6 @@ def memory(pid: int) -> tuple[int, int]:
 ROLES = (
     ("VLLM::", "engine core"),
     ("bench.vllm_floor", "engine front"),
-    ("bench.nothing.engine", "engine front"),
     ("model.process.engine_main", "engine process"),
     ("djl_python_engine", "worker"),
     ("lmi.testhost.Host", "java"),

@@ -1,7 +1,6 @@
 """The things that the bench measures, each of them brought up, asked and ended in the same way.
 
-FloorLayer    the engine alone: what all others are compared with (bench_engines.py)
-CoreLayer     our core with its formatters, without a host (bench_engines.py)
+FloorLayer    the engine alone: what all others are compared with (engines.py)
 UrlLayer      a server that runs already
 CommandLayer  a server that a command starts, which prints its URL
 """
