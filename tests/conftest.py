@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -12,12 +13,14 @@ from hypothesis import HealthCheck, settings
 
 from .kit.hosts.host import Host
 from .kit.hosts.pool import HostPool
+from .kit.installed import remember_entry_points
 from .kit.packages import locked
 from .kit.paths import CACHE, TESTS
 
 # The machine may be busy with other tests: what takes long there says nothing.
 settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("busy")
+remember_entry_points()
 
 
 @pytest.fixture(scope="session")
@@ -91,6 +94,12 @@ def pytest_runtest_setup() -> None:
     os.environ.update(CHOSEN)
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Of units alone, nothing is read of folders that have none: each process reads all there is."""
+    elsewhere = collection_path.parent == TESTS and collection_path.is_dir() and collection_path.name not in UNITS
+    return True if config.option.markexpr == "unit" and elsewhere else None
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Says which command runs what (pyproject.toml, markers), and which tests one process of pytest-xdist has together.
@@ -99,8 +108,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     starts engines comes first, so that no process is left with a long group at the end.
     """
     groups: dict[str, int] = {}
+    order: dict[pytest.Item, tuple[bool, int]] = {}
     for item in items:
-        folder = item.path.relative_to(TESTS).parts[0]
+        folder = _place(item.path).partition("/")[0]
         engine = item.get_closest_marker("engine") is not None
         if folder == "agents":
             item.add_marker(pytest.mark.agents)
@@ -109,9 +119,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(mark)
         if folder in UNITS and not any(map(item.get_closest_marker, NO_UNIT)):
             item.add_marker(pytest.mark.unit)
-        item.add_marker(pytest.mark.xdist_group(_group(item)))
-        groups.setdefault(_group(item), len(groups))
-    items.sort(key=lambda item: (item.get_closest_marker("engine") is None, groups[_group(item)]))
+        group = _group(item)
+        item.add_marker(pytest.mark.xdist_group(group))
+        order[item] = (not engine, groups.setdefault(group, len(groups)))
+    items.sort(key=order.__getitem__)
+
+
+@cache
+def _place(path: Path) -> str:
+    """Once a file: thousands of items are in hundreds of them."""
+    return path.relative_to(TESTS).as_posix()
 
 
 def _group(item: pytest.Item) -> str:
@@ -121,4 +138,4 @@ def _group(item: pytest.Item) -> str:
         return f"host-{params.get('host', 'server')}"
     if "real_server" in fixtures:
         return "real-server"
-    return "host-server" if "hosts" in fixtures else item.path.relative_to(TESTS).as_posix()
+    return "host-server" if "hosts" in fixtures else _place(item.path)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping
+from functools import cache
 from importlib.metadata import packages_distributions, version
 from pathlib import Path
 from platform import python_version_tuple
@@ -37,9 +38,7 @@ def facts_of(settings: Settings) -> dict[str, str]:
     Raises OptionError for adapters that cannot be read.
     """
     arguments = settings.engine_arguments
-    installed = packages_distributions()
-    facts = {name: version(installed[package][0]) for name, package in PACKAGES.items() if package in installed}
-    facts["Python"] = ".".join(python_version_tuple()[:2])
+    facts = {**_versions(), "Python": ".".join(python_version_tuple()[:2])}
     facts |= {f"option.{name_of_argument(name)}": text for name, text in arguments.items() if name not in OWN}
     facts |= dict(_of_model(settings))
     if settings.adapters.enable_lora:
@@ -47,6 +46,13 @@ def facts_of(settings: Settings) -> dict[str, str]:
         facts["adapters"] = ", ".join(folders) or NONE
         facts["option.max_lora_rank"] = str(chosen_rank(settings, read_all(folders, base=None, max_rank=None)[0]))
     return facts
+
+
+@cache
+def _versions() -> dict[str, str]:
+    """Once in a process: the files of all that is installed are read, which takes most of a second."""
+    installed = packages_distributions()
+    return {name: version(installed[package][0]) for name, package in PACKAGES.items() if package in installed}
 
 
 def _of_model(settings: Settings) -> Iterator[tuple[str, str]]:

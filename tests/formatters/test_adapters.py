@@ -17,6 +17,7 @@ from ..kit.api.errors import AdapterError, LmiError, ModelNotFoundError
 from ..kit.api.handler import Workers, attributes_of, dialect_of
 from ..kit.api.options import typed_settings
 from ..kit.api.types import Delta, Encoder, Event, Generation, Payload, Settings, Started
+from ..kit.rows import each_row
 
 HEADER = "X-Amzn-SageMaker-Adapter-Identifier"
 ATTRIBUTES = "X-Amzn-SageMaker-Custom-Attributes"
@@ -160,7 +161,7 @@ def test_each_way_to_name_one(form: str, way: dict[str, Any]) -> None:
     assert keys(ask(form, **way)) == ["a#1"]
 
 
-@pytest.mark.parametrize("form", WITH_MODEL)
+@each_row("form", WITH_MODEL)
 def test_a_model_that_is_an_adapter_is_that(form: str) -> None:
     assert keys(ask(form, model="a")) == ["a#1"]
     assert keys(ask(form, model="alias")) == ["a#1"]
@@ -301,7 +302,7 @@ def test_what_is_wrong_with_the_body_is_told_at_once() -> None:
     assert failure.param == "parameters.temperature"
 
 
-@pytest.mark.parametrize("form", WITH_MODEL)
+@each_row("form", WITH_MODEL)
 def test_an_unknown_model_is_refused_where_the_option_says_so(form: str) -> None:
     options = {"unknown_models": "error"}
     status, failure = refused(ask(form, options=options, model="gpt-4o"))

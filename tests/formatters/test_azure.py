@@ -51,6 +51,7 @@ from ..kit.api.types import (
     Token,
     said,
 )
+from ..kit.rows import each_row
 
 SETTINGS = typed_settings(model_name="llama2-70b-chat")
 REASONING = msgspec.structs.replace(SETTINGS, reasoning_parser="qwen3")
@@ -160,8 +161,8 @@ def test_the_rest_of_the_context_without_max_tokens() -> None:
     assert asked().overflow == "refuse"
 
 
-@pytest.mark.parametrize("reason", ["eos", "stop", "length"])
-@pytest.mark.parametrize("called", [False, True])
+@each_row("reason", ["eos", "stop", "length"])
+@each_row("called", [False, True])
 def test_finish_reasons(reason: FinishReason, called: bool) -> None:
     calls = (CallDelta(0, "call_1", "get_weather", "{}"),) if called else ()
     body = whole(call(tools=[WEATHER]).reply, Started(1), Delta(0, "", (), end(reason), calls=calls))
@@ -266,8 +267,8 @@ MALFORMED = ["", "1", "latest", "2024-4-1", "2024-04-01-Preview", "2024-04-01-pr
 MALFORMED += ["20240401", "2024-04-01\n", "٢٠٢٤-04-01"]
 
 
-@pytest.mark.parametrize("version", MALFORMED)
-@pytest.mark.parametrize("stream", [False, True])
+@each_row("version", MALFORMED)
+@each_row("stream", [False, True])
 def test_malformed_versions(version: str, stream: bool) -> None:
     answer = refused({"messages": [USER], "stream": stream}, query={"api-version": version})
     assert answer.status == 400
@@ -292,8 +293,8 @@ def test_what_is_no_extra_parameter() -> None:
         assert isinstance(receive(request(fields), SETTINGS), ParsedRequest), name
 
 
-@pytest.mark.parametrize("headers", [{}, {"extra-parameters": "error"}, {"extra-parameters": " Error "}])
-@pytest.mark.parametrize("name", ["n", "top_k", "logprobs", "safe_mode", "safe mode\n"])
+@each_row("headers", [{}, {"extra-parameters": "error"}, {"extra-parameters": " Error "}])
+@each_row("name", ["n", "top_k", "logprobs", "safe_mode", "safe mode\n"])
 def test_extra_parameters_are_errors(headers: dict[str, str], name: str) -> None:
     """Azure's reference, Request Header: only parameters specified in this API, or a 400 error is returned."""
     answer = refused({"messages": [USER], name: 1}, headers)
@@ -354,7 +355,7 @@ def image(url: str) -> list[dict[str, Any]]:
     return [{"type": "image_url", "image_url": {"url": url}}]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("part", "read"),
     [
         (TEXT_PART, "What is this?"),
@@ -383,7 +384,7 @@ def test_parts(part: dict[str, Any], read: Any) -> None:
     assert said(prompt) == [{"role": "user", "content": read}]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("part", "place", "value"),
     [
         ({"type": "image", "content": "nonsense!"}, "content", "nonsense!"),
@@ -448,8 +449,8 @@ TOLD: list[tuple[LmiError, int, str, dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(("error", "status", "code", "documented"), TOLD, ids=lambda value: type(value).__name__)
-@pytest.mark.parametrize("stream", [False, True])
+@each_row(("error", "status", "code", "documented"), TOLD, ids=lambda value: type(value).__name__)
+@each_row("stream", [False, True])
 def test_errors(error: LmiError, status: int, code: str, documented: dict[str, Any], stream: bool) -> None:
     answer = azure.refuse(error, {"temperature": 5, "stream": stream}, request({}), SETTINGS)
     assert (answer.status, answer.content_type, answer.failure) == (status, JSON, error)
@@ -461,10 +462,10 @@ def test_errors(error: LmiError, status: int, code: str, documented: dict[str, A
     assert body.get("param", error.param or "") == (error.param or "")
 
 
-@pytest.mark.parametrize(
+@each_row(
     "error", [told[0] for told in TOLD if not isinstance(told[0], ContentFilterError)], ids=lambda error: error.kind
 )
-@pytest.mark.parametrize("stream", [False, True])
+@each_row("stream", [False, True])
 def test_errors_of_the_engine_before_the_first_record(error: LmiError, stream: bool) -> None:
     reply = call(stream=stream, temperature=0.5).reply
     (body,) = feed(reply, Failed.of(error))
@@ -510,8 +511,8 @@ REFUSED: list[tuple[dict[str, Any], int, list[str], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("fields", "status", "loc", "value"), REFUSED, ids=lambda value: str(value)[:40])
-@pytest.mark.parametrize("stream", [False, True])
+@each_row(("fields", "status", "loc", "value"), REFUSED, ids=lambda value: str(value)[:40])
+@each_row("stream", [False, True])
 def test_what_is_refused(fields: dict[str, Any], status: int, loc: list[str], value: str, stream: bool) -> None:
     answer = refused({"messages": [USER], "stream": stream, **fields})
     assert answer.status == status
@@ -558,8 +559,8 @@ def test_a_detail_is_made_of_strings(place: list[str], payload: dict[str, Any]) 
     assert len(detail["value"]) <= 123
 
 
-@pytest.mark.parametrize("depth", [10, 500, *range(900, 1000, 5), 5000])
-@pytest.mark.parametrize("field", ["audio", "tools", "messages"])
+@each_row("depth", [10, 500, *range(900, 1000, 5), 5000])
+@each_row("field", ["audio", "tools", "messages"])
 def test_no_depth_is_too_deep(field: str, depth: int) -> None:
     deep = b"[" * depth + b"]" * depth
     answer = refused(b'{"messages":[{"role":"user","content":"a"}],"' + field.encode() + b'":' + deep + b"}", PASS)

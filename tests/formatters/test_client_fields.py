@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import msgspec
-import pytest
 
 from lmi.formatters.client_fields import ClientFields
 
@@ -19,6 +18,7 @@ from ..kit.api.dialects import DIALECTS, receive
 from ..kit.api.options import typed_settings
 from ..kit.api.types import Conversation, Failed, Generation, ParsedRequest, Request
 from ..kit.paths import ROOT
+from ..kit.rows import each_row
 
 CHAT: dict[str, Any] = {"messages": [{"role": "user", "content": "Hi"}]}
 TEXTS = {"query": "a", "documents": ["b", "c"]}
@@ -134,7 +134,7 @@ def asked(name: str) -> ParsedRequest:
     return made
 
 
-@pytest.mark.parametrize("name", BODIES)
+@each_row("name", BODIES)
 def test_the_clients_own_field_is_named(name: str) -> None:
     made = asked(name)
     last = len(made.generations) - 1
@@ -199,7 +199,7 @@ def fields_of(info: Any) -> set[str]:
 # --- How a name is found ---
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("path", "name"),
     [
         ("sampling.top_p", "p.top_p"),

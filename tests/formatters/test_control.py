@@ -14,6 +14,7 @@ from ..kit.api.dialects import DIALECTS, json_body, receive
 from ..kit.api.errors import NotFoundError, PayloadError, SessionError
 from ..kit.api.options import typed_settings
 from ..kit.api.types import ParsedRequest, Payload, Request, Response
+from ..kit.rows import each_row
 
 SETTINGS = typed_settings()
 CLOSE = {"requestType": "CLOSE"}
@@ -33,7 +34,7 @@ class Control:
         return Response(b"done")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("body", "is_one"),
     [
         (json.dumps(CLOSE), True),
@@ -64,8 +65,8 @@ def test_which_they_are(body: str, is_one: bool) -> None:
 NAMES = [known.name for known in DIALECTS]
 
 
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("way", ["attribute", "option"])
+@each_row("name", NAMES)
+@each_row("way", ["attribute", "option"])
 def test_every_dialect_has_them(name: str, way: str) -> None:
     control = Control()
     attributes = {"dialect": name} if way == "attribute" else {}
@@ -91,7 +92,7 @@ FORMS: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each_row("name", NAMES)
 def test_an_error_is_in_the_dialects_form(name: str) -> None:
     control = Control(SessionError("no such session"))
     answer = receive(Request(json.dumps(CLOSE).encode(), attributes={"dialect": name}), SETTINGS, control=control)

@@ -15,6 +15,7 @@ from ..kit.api.dialects import named, read_json
 from ..kit.api.errors import PayloadError
 from ..kit.api.options import typed_settings
 from ..kit.api.types import Settings
+from ..kit.rows import each_row
 
 anthropic, azure, lmi, minimal, openai, responses, tgi = map(
     named, ("anthropic", "azure", "lmi", "minimal", "openai", "responses", "tgi")
@@ -64,7 +65,7 @@ UNREADABLE: list[tuple[bytes, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("body", "message"), UNREADABLE)
+@each_row(("body", "message"), UNREADABLE)
 def test_unreadable(body: bytes, message: str) -> None:
     with pytest.raises(PayloadError) as caught:
         read_json(body)
@@ -72,7 +73,7 @@ def test_unreadable(body: bytes, message: str) -> None:
     assert shown.startswith(NOT_JSON) if message is NOT_JSON else shown == message
 
 
-@pytest.mark.parametrize("body", [body for body, _ in UNREADABLE])
+@each_row("body", [body for body, _ in UNREADABLE])
 def test_unreadable_is_answered(body: bytes) -> None:
     """Nothing fits (docs/decisions.md: Which dialect a request is)."""
     answer = receive(Request(body), SETTINGS)
@@ -84,9 +85,9 @@ def test_unreadable_is_answered(body: bytes) -> None:
     assert isinstance(answer.failure, PayloadError)
 
 
-@pytest.mark.parametrize("depth", [10, 100, 400, 700, 900, 950, 970, 980, 985, 990, 995, 1000, 5000])
-@pytest.mark.parametrize("core", [b"", b"NaN", b"5"])
-@pytest.mark.parametrize("field", [b"inputs", b"stream", b"parameters"])
+@each_row("depth", [10, 100, 400, 700, 900, 950, 970, 980, 985, 990, 995, 1000, 5000])
+@each_row("core", [b"", b"NaN", b"5"])
+@each_row("field", [b"inputs", b"stream", b"parameters"])
 def test_no_depth_is_too_deep(depth: int, core: bytes, field: bytes) -> None:
     answer = receive(Request(b'{"inputs":"a","' + field + b'":' + b"[" * depth + core + b"]" * depth + b"}"), SETTINGS)
     assert isinstance(answer, Response)
@@ -133,7 +134,7 @@ EMBEDS = msgspec.structs.replace(SETTINGS, task="embed")
 ODD = msgspec.structs.replace(SETTINGS, dialect="odd")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("payload", "attributes", "settings", "found"),
     [
         ({"inputs": "a"}, {}, SETTINGS, lmi),
@@ -203,7 +204,7 @@ def test_detect(payload: dict[str, Any], attributes: dict[str, str], settings: S
 COMMA = "custom attributes: expected a semicolon before {}, got a comma"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("attributes", "known"),
     [
         ({"trace": "abc,dialect=minimal"}, "dialect"),
@@ -213,9 +214,7 @@ COMMA = "custom attributes: expected a semicolon before {}, got a comma"
         ({"a": "b,azureml-model-deployment=c"}, "azureml-model-deployment"),
     ],
 )
-@pytest.mark.parametrize(
-    ("body", "status"), [({"messages": []}, 400), ({"inputs": "a"}, 424), ({"nothing": 1}, 424)], ids=str
-)
+@each_row(("body", "status"), [({"messages": []}, 400), ({"inputs": "a"}, 424), ({"nothing": 1}, 424)], ids=str)
 def test_a_comma_before_an_attribute_that_would_be_overlooked(
     attributes: dict[str, str], known: str, body: dict[str, Any], status: int
 ) -> None:
@@ -258,7 +257,7 @@ def test_paths_of_one_dialect(path: str) -> None:
 VERSION = {"api-version": "2024-05-01-preview"}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("path", "query", "found"),
     [
         ("/chat/completions", VERSION, azure),
@@ -283,7 +282,7 @@ def test_the_path_and_the_query_tell(path: str, query: dict[str, str], found: Di
     assert detect({"messages": []}, named, EXPLICIT) is openai
 
 
-@pytest.mark.parametrize("member", [member.name for member in fields(Dialect)])
+@each_row("member", [member.name for member in fields(Dialect)])
 def test_a_dialect_has_every_member(member: str) -> None:
     """One that was forgotten is no silent default."""
     others = {one.name: getattr(lmi, one.name) for one in fields(Dialect) if one.name != member}

@@ -23,6 +23,7 @@ from ..kit.api.errors import ContextError, GenerationError, LmiError, OptionErro
 from ..kit.api.handler import load_extensions
 from ..kit.api.options import settings_of
 from ..kit.api.types import Conversation, Delta, Embedding, Event, Failed, Finish, Message, Settings, Started
+from ..kit.rows import each_row
 
 NAMES: dict[str, Any] = {"model_dir": "/opt/ml/model", "model_id": "/opt/ml/model", "model_name": "/opt/ml/model"}
 SETTINGS = Settings(**NAMES, task="embed")
@@ -111,7 +112,7 @@ def test_numbers_are_exact_in_any_order(vectors: list[list[float]], data: st.Dat
     assert json.loads(body) == vectors
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("fields", "embedding"),
     [
         ({"normalize": False}, Embedding(normalize=False)),
@@ -125,7 +126,7 @@ def test_numbers_are_exact_in_any_order(vectors: list[list[float]], data: st.Dat
     ],
     ids=str,
 )
-@pytest.mark.parametrize("beside", [True, False], ids=["beside", "parameters"])
+@each_row("beside", [True, False], ids=["beside", "parameters"])
 def test_fields(fields: dict[str, Any], embedding: Embedding, beside: bool) -> None:
     """Those of text-embeddings containers, beside `inputs` as there, or in `parameters`."""
     body = {"inputs": "a", **fields} if beside else {"inputs": "a", "parameters": fields}
@@ -186,7 +187,7 @@ WRONG_INPUTS: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("body", "message"), WRONG_INPUTS, ids=[message for _, message in WRONG_INPUTS])
+@each_row(("body", "message"), WRONG_INPUTS, ids=[message for _, message in WRONG_INPUTS])
 def test_wrong_inputs(body: dict[str, Any], message: str) -> None:
     """LMI's 424, in the form of the mode."""
     answer = refused(body)
@@ -232,8 +233,8 @@ def test_openai() -> None:
     assert all(isinstance(number, float) for number in answer["data"][0]["embedding"])
 
 
-@pytest.mark.parametrize("path", ["/invocations", PATH])
-@pytest.mark.parametrize(
+@each_row("path", ["/invocations", PATH])
+@each_row(
     ("fields", "changed"),
     [
         ({}, {}),
@@ -256,7 +257,7 @@ def test_a_conversation_is_embedded(fields: dict[str, Any], changed: dict[str, A
     assert len(whole(asked, FLOATS)["data"]) == 1
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("numbers", "fields", "sent"),
     [
         ((1.0, -2.0), {}, "0000803f000000c0"),
@@ -292,7 +293,7 @@ def test_a_model_whose_name_looks_like_json() -> None:
     assert len(json.loads(body)["data"]) == 1
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("given", "prompts", "names"),
     [
         ("hi", ["hi"], ["input"]),
@@ -310,7 +311,7 @@ def test_forms_of_input(given: Any, prompts: list[Any], names: list[str]) -> Non
     assert [asked.fields.name("prompt", number) for number in range(len(asked.generations))] == names
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("fields", "embedding"),
     [
         ({"dimensions": 256}, Embedding(dimensions=256)),
@@ -381,7 +382,7 @@ WRONG_INPUT: list[tuple[dict[str, Any], str, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("body", "param", "message"), WRONG_INPUT, ids=[message for _, _, message in WRONG_INPUT])
+@each_row(("body", "param", "message"), WRONG_INPUT, ids=[message for _, _, message in WRONG_INPUT])
 def test_wrong_input(body: dict[str, Any], param: str, message: str) -> None:
     """OpenAI's error object, status 400."""
     answer = refused(body, path=PATH)

@@ -46,7 +46,7 @@ def quiet() -> Iterator[None]:
     logger.disabled = False
 
 
-@settings(max_examples=1500)
+@settings(max_examples=800)
 @given(st.binary(max_size=60))
 def test_near_valid_requests(data: bytes) -> None:
     check(*hostile_request(data))
@@ -76,11 +76,11 @@ def tried(sample: Sample, target: Any, key: Any, values: Iterable[Any]) -> Itera
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.name)
 def test_anything_in_any_field(sample: Sample) -> None:
-    """Wherever a value is, one at a time."""
+    """Wherever a value is, one at a time: a third of all values in each place, another third in the next one."""
     changed = copy.deepcopy(sample)
     kinds: Counter[type] = Counter()
-    for target, key in [*places(changed.body)]:
-        kinds.update(map(type, tried(changed, target, key, [*LEAVES, target[key]])))
+    for place, (target, key) in enumerate([*places(changed.body)]):
+        kinds.update(map(type, tried(changed, target, key, [*LEAVES[place % 3 :: 3], target[key]])))
     assert changed == sample
     assert min(kinds[ParsedRequest], kinds[Response]) > kinds.total() / 20
 
@@ -92,7 +92,7 @@ def test_anything_in_a_field_that_another_form_has(sample: Sample) -> None:
         changed = copy.deepcopy(sample)
         inner = changed.body.get("parameters")
         target = inner if isinstance(inner, dict) else changed.body
-        kinds.update(map(type, tried(changed, target, name, (None, True, 5, 0.5, "a", [], {}, [5], ["a"], {"5": 1}))))
+        kinds.update(map(type, tried(changed, target, name, (None, True, 5, "a", [5], {"5": 1}))))
     assert kinds[ParsedRequest] > kinds.total() / 20
 
 
@@ -105,7 +105,7 @@ def test_every_dialect_has_a_sample() -> None:
 texts = st.text(max_size=40)
 
 
-@settings(max_examples=400)
+@settings(max_examples=150)
 @given(
     st.sampled_from([known.name for known in DIALECTS]) | texts,
     st.dictionaries(texts, texts, max_size=3),

@@ -6,11 +6,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import pytest
-
 from ..kit.api.dialects import GENERATING, receive
 from ..kit.api.options import make_settings
 from ..kit.api.types import ParsedRequest, Request
+from ..kit.rows import each_row
 
 SCHEMA: dict[str, Any] = {"type": "object", "properties": {"a": {"type": "integer"}}}
 GUIDES: dict[str, Any] = {
@@ -41,8 +40,8 @@ def test_no_dialect_is_forgotten() -> None:
     assert {known.name for known in GENERATING} == {*BODIES}
 
 
-@pytest.mark.parametrize("guide", GUIDES)
-@pytest.mark.parametrize("dialect", BODIES)
+@each_row("guide", GUIDES)
+@each_row("dialect", BODIES)
 def test_a_guide_is_served_or_refused_by_name(dialect: str, guide: str) -> None:
     """With unknown fields ignored, as is the default."""
     asked = {guide: GUIDES[guide]}

@@ -16,6 +16,7 @@ from ..kit.api.engine import image_parts
 from ..kit.api.errors import PayloadError
 from ..kit.api.options import typed_settings
 from ..kit.api.types import Conversation, ParsedRequest, said
+from ..kit.rows import each_row
 
 SETTINGS = typed_settings(model_name="served")
 ABSENT = object()
@@ -80,15 +81,15 @@ def messages(dialect: str, *history: Any) -> list[dict[str, Any]]:
 # --- Empty contents ---
 
 
-@pytest.mark.parametrize("dialect", CALLS)
-@pytest.mark.parametrize("form", EMPTY)
+@each_row("dialect", CALLS)
+@each_row("form", EMPTY)
 def test_a_result_may_be_empty(dialect: str, form: str) -> None:
     result = messages(dialect, *CALLS[dialect]("{}" if dialect != "anthropic" else {}, EMPTY[form], ""))[1]
     assert (result["role"], result["content"]) == ("tool", "")
 
 
-@pytest.mark.parametrize("dialect", CALLS)
-@pytest.mark.parametrize("form", EMPTY)
+@each_row("dialect", CALLS)
+@each_row("form", EMPTY)
 def test_nothing_may_be_said_beside_a_call(dialect: str, form: str) -> None:
     said = messages(dialect, *CALLS[dialect]("{}" if dialect != "anthropic" else {}, "5", EMPTY[form]))
     assert [message["role"] for message in said] == ["assistant", "tool", "user"]
@@ -96,32 +97,32 @@ def test_nothing_may_be_said_beside_a_call(dialect: str, form: str) -> None:
     assert len(said[0]["tool_calls"]) == 1
 
 
-@pytest.mark.parametrize("dialect", CHATS)
-@pytest.mark.parametrize("form", EMPTY)
+@each_row("dialect", CHATS)
+@each_row("form", EMPTY)
 def test_the_assistant_may_have_said_nothing(dialect: str, form: str) -> None:
     said = messages(dialect, turn("user", "hi"), turn("assistant", EMPTY[form]))
     assert [(message["role"], message["content"]) for message in said[1:2]] == [("assistant", "")]
 
 
-@pytest.mark.parametrize("dialect", CHATS)
-@pytest.mark.parametrize("form", ["text", "list"])
+@each_row("dialect", CHATS)
+@each_row("form", ["text", "list"])
 def test_the_user_may_say_nothing(dialect: str, form: str) -> None:
     """As in vLLM's server; OpenAI takes the text alone."""
     said = messages(dialect, turn("user", EMPTY[form]), turn("assistant", "so"))
     assert [(message["role"], message["content"]) for message in said[:2]] == [("user", ""), ("assistant", "so")]
 
 
-@pytest.mark.parametrize("dialect", CHATS)
-@pytest.mark.parametrize("form", ["text", "list"])
+@each_row("dialect", CHATS)
+@each_row("form", ["text", "list"])
 def test_a_system_prompt_may_be_empty(dialect: str, form: str) -> None:
     """Anthropic's is joined of all that there are, so that nothing is left of it."""
     said = messages(dialect, turn("system", EMPTY[form]), turn("user", "hi"), turn("assistant", "so"))
     assert [message["content"] for message in said if message["role"] == "system"] == [""] * (dialect != "anthropic")
 
 
-@pytest.mark.parametrize("dialect", CHATS)
-@pytest.mark.parametrize("role", ["user", "system"])
-@pytest.mark.parametrize("form", ["null", "absent"])
+@each_row("dialect", CHATS)
+@each_row("role", ["user", "system"])
+@each_row("form", ["null", "absent"])
 def test_what_users_and_systems_say_must_be_there(dialect: str, role: str, form: str) -> None:
     """As at OpenAI's and Anthropic's: such a message is a client's mistake."""
     with pytest.raises(PayloadError) as caught:
@@ -150,15 +151,15 @@ ARGUMENTS: list[tuple[Any, Any]] = [
 """What a call has, which may have been cut off or be no JSON, and what the template gets."""
 
 
-@pytest.mark.parametrize("dialect", CALLS)
-@pytest.mark.parametrize(("given", "expected"), ARGUMENTS, ids=lambda value: str(value)[:20])
+@each_row("dialect", CALLS)
+@each_row(("given", "expected"), ARGUMENTS, ids=lambda value: str(value)[:20])
 def test_arguments_of_the_past(dialect: str, given: Any, expected: Any) -> None:
     said = messages(dialect, *CALLS[dialect](given, "5", ""))[0]
     assert json.loads(said["tool_calls"][0]["function"]["arguments"]) == expected
 
 
-@pytest.mark.parametrize("dialect", CALLS)
-@pytest.mark.parametrize("given", [5, [1], True])
+@each_row("dialect", CALLS)
+@each_row("given", [5, [1], True])
 def test_arguments_that_are_refused(dialect: str, given: Any) -> None:
     with pytest.raises(PayloadError) as caught:
         messages(dialect, turn("user", "hi"), *CALLS[dialect](given, "5", ABSENT))
@@ -168,7 +169,7 @@ def test_arguments_that_are_refused(dialect: str, given: Any) -> None:
     )
 
 
-@pytest.mark.parametrize(("given", "expected"), ARGUMENTS, ids=lambda value: str(value)[:20])
+@each_row(("given", "expected"), ARGUMENTS, ids=lambda value: str(value)[:20])
 def test_arguments_of_a_deprecated_call(given: Any, expected: Any) -> None:
     call = {"name": "f", "arguments": given}
     said = messages("openai", {"role": "assistant", "content": None, "function_call": call})[0]

@@ -44,6 +44,7 @@ from ..kit.api.types import (
     Started,
     said,
 )
+from ..kit.rows import each_row
 
 SETTINGS = typed_settings(model_name="served")
 CHAT = "/chat/completions"
@@ -251,8 +252,8 @@ def check_error(data: bytes, form: str, message: str) -> None:
 HEADERS = {"whole": {}, "lines": {"Cache-Control": "no-cache"}, "events": {"Cache-Control": "no-cache"}}
 
 
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize(("error", "status"), ERRORS, ids=lambda value: type(value).__name__)
+@each_row("form", FORMS)
+@each_row(("error", "status"), ERRORS, ids=lambda value: type(value).__name__)
 def test_errors(form: str, error: LmiError, status: int) -> None:
     """The three forms; a browser's EventSource reads no answer but a 200 (docs/decisions.md: Minimal chat errors)."""
     shape = dict(FORMS[form])
@@ -350,8 +351,8 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize(("fields", "message"), REFUSED, ids=lambda value: str(value)[:40])
+@each_row("form", FORMS)
+@each_row(("fields", "message"), REFUSED, ids=lambda value: str(value)[:40])
 def test_what_is_refused(form: str, fields: dict[str, Any], message: str) -> None:
     shape = dict(FORMS[form])
     answer = refused(shape.pop("path"), **shape, **fields)

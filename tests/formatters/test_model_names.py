@@ -7,14 +7,13 @@ import struct
 from dataclasses import dataclass
 from typing import Any
 
-import pytest
-
 from lmi.formatters import ParsedRequest, Request, receive
 
 from ..kit.answers.events import end, feed
 from ..kit.api.dialects import GENERATING
 from ..kit.api.options import typed_settings
 from ..kit.api.types import Delta, Event, Started
+from ..kit.rows import each_row
 
 CHAT: dict[str, Any] = {"messages": [{"role": "user", "content": "Hi"}]}
 AZURE = {"api-version": "2024-05-01-preview"}
@@ -71,24 +70,24 @@ def test_every_dialect_that_names_its_model_is_there() -> None:
     assert asked == {known.name for known in GENERATING if known.names_model}
 
 
-@pytest.mark.parametrize("model", NAMES)
-@pytest.mark.parametrize("name", FORMS)
+@each_row("model", NAMES)
+@each_row("name", FORMS)
 def test_any_name_is_served(name: str, model: str) -> None:
     form = FORMS[name]
     (body,) = feed(parsed(form, model=model).reply, *(form.events or ANSWER))
     assert json.loads(body)["model"] == ((model if form.echoes else "") or "served")
 
 
-@pytest.mark.parametrize("model", ["", "any"])
-@pytest.mark.parametrize("name", [name for name, form in FORMS.items() if form.streams and not form.echoes])
+@each_row("model", ["", "any"])
+@each_row("name", [name for name, form in FORMS.items() if form.streams and not form.echoes])
 def test_any_name_is_served_in_streams(name: str, model: str) -> None:
     records = feed(parsed(FORMS[name], model=model, stream=True).reply, *ANSWER)
     chunks = [json.loads(record[6:]) for record in records if b"[DONE]" not in record]
     assert {chunk["model"] for chunk in chunks} == {"served"}
 
 
-@pytest.mark.parametrize("fields", [{}, {"model": None}], ids=["none", "null"])
-@pytest.mark.parametrize("name", [name for name, form in FORMS.items() if not form.echoes])
+@each_row("fields", [{}, {"model": None}], ids=["none", "null"])
+@each_row("name", [name for name, form in FORMS.items() if not form.echoes])
 def test_none_is_needed(name: str, fields: dict[str, Any]) -> None:
     form = FORMS[name]
     (body,) = feed(parsed(form, **fields).reply, *(form.events or ANSWER))

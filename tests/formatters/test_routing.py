@@ -15,6 +15,7 @@ from ..kit.api.errors import NotFoundError, OverloadedError, PayloadError, Reque
 from ..kit.api.handler import attributes_of
 from ..kit.api.options import typed_settings
 from ..kit.api.types import Route
+from ..kit.rows import each_row
 
 azure, minimal, openai, responses, tgi = map(named, ("azure", "minimal", "openai", "responses", "tgi"))
 
@@ -30,7 +31,7 @@ def asked(attributes: str, **request: Any) -> Request:
     return Request(b"", **{"attributes": attributes_of(headers), **request})
 
 
-@pytest.mark.parametrize(("dialect", "route"), OWN, ids=[f"{known.name}{route.path}" for known, route in OWN])
+@each_row(("dialect", "route"), OWN, ids=[f"{known.name}{route.path}" for known, route in OWN])
 def test_every_route_is_found_from_the_one_path(dialect: Dialect, route: Route) -> None:
     name = f"{route.path}?{VERSION}" if route.query else route.path
     if route.methods == ("DELETE",):
@@ -46,7 +47,7 @@ def test_every_route_is_found_from_the_one_path(dialect: Dialect, route: Route) 
     assert routed(request) is request
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("attributes", "request_", "path", "dialect"),
     [
         ("dialect=tgi", {}, "/invocations", None),
@@ -114,7 +115,7 @@ EVERY = (
 )
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("attributes", "error"),
     [
         ("route=/v1/nothing", f"route: expected one of {EVERY}, got '/v1/nothing'"),
@@ -171,7 +172,7 @@ def test_a_route_behind_a_comma_is_not_overlooked() -> None:
     assert "expected a semicolon before route" in answer.body.decode()
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("route", "body"),
     [
         ("/v1/chat/completions", {"messages": ASK, "prompt": "not read"}),

@@ -6,12 +6,11 @@ import json
 import re
 from typing import NamedTuple
 
-import pytest
-
 from ..kit.api.dialects import DIALECTS, receive
 from ..kit.api.options import make_settings
 from ..kit.api.types import Request
 from ..kit.paths import DOCS
+from ..kit.rows import each_row
 
 
 class Rule(NamedTuple):
@@ -34,7 +33,7 @@ def test_the_table_is_read() -> None:
     assert list(dict.fromkeys(rule.dialect for rule in RULES)) == [name for name in order if name in BY_BODY]
 
 
-@pytest.mark.parametrize("rule", RULES, ids=str)
+@each_row("rule", RULES, ids=str)
 def test_a_row_holds(rule: Rule) -> None:
     json.loads(rule.body)
     name, _, value = rule.option.partition("=")

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
-
 from ..kit.api.handler import ATTRIBUTES_HEADER, attributes_of
+from ..kit.rows import each_row
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("header", "attributes"),
     [
         ("", {}),

@@ -8,6 +8,7 @@ import pytest
 from lmi.model.faults import Fault, most_like, text_of
 
 from ..kit.api.errors import ErrorMessage, OptionError, ParameterError, RequestError
+from ..kit.rows import each_row
 
 SENTENCES: list[tuple[Fault, str]] = [
     (Fault("x", expected="a number", given="'a'"), "option.x: expected a number, got 'a'"),
@@ -33,7 +34,7 @@ SENTENCES: list[tuple[Fault, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("fault", "sentence"), SENTENCES)
+@each_row(("fault", "sentence"), SENTENCES)
 def test_the_sentence(fault: Fault, sentence: str) -> None:
     assert fault.sentence("option.") == text_of([fault]) == sentence
 

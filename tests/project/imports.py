@@ -78,8 +78,18 @@ def _is_own(name: str, module: str, room: str) -> bool:
     return name.rpartition(".")[0] == room
 
 
+def _statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
+    """Those in others too; expressions have none, and are most of a tree."""
+    for statement in body:
+        yield statement
+        for field in ("body", "orelse", "finalbody"):
+            yield from _statements(getattr(statement, field, []))
+        for inner in (*getattr(statement, "handlers", []), *getattr(statement, "cases", [])):
+            yield from _statements(inner.body)
+
+
 def _imported(tree: ast.Module) -> Iterator[tuple[int, str]]:
-    for node in ast.walk(tree):
+    for node in _statements(tree.body):
         match node:
             case ast.Import(names=names):
                 found = [alias.name for alias in names]
@@ -91,6 +101,7 @@ def _imported(tree: ast.Module) -> Iterator[tuple[int, str]]:
         yield from ((node.lineno, name) for name in found if name.split(".")[0] == "lmi")
 
 
+@cache
 def _is_module(name: str) -> bool:
     top, *rest = name.split(".")
     place = ROOT.joinpath(*rest)
@@ -99,7 +110,8 @@ def _is_module(name: str) -> bool:
 
 def engine_starts(path: str, source: str) -> list[str]:
     """Where the file starts an engine by itself, though it is not the place for that."""
-    if path.startswith(STARTS_HERE):
+    # Most files name none of them, and a tree is long.
+    if path.startswith(STARTS_HERE) or not any(name in source for name in STARTED_BY):
         return []
     return [
         f"{path}:{node.lineno}: starts an engine, expected it by way of tests/kit/engines/start.py"

@@ -12,6 +12,7 @@ from lmi.model.options import load_settings
 
 from ..kit.pages import PAGES, Block, blocks_of, prose_of
 from ..kit.paths import DOCS, README, ROOT
+from ..kit.rows import each_row
 
 ALL_BLOCKS = [block for page in PAGES for block in blocks_of(page)]
 LANGUAGES = {"bash", "console", "dockerfile", "js", "json", "properties", "python", "toml", "yaml", ""}
@@ -60,7 +61,7 @@ def test_there_is_an_index() -> None:
     assert "make test" in text
 
 
-@pytest.mark.parametrize("page", PAGES, ids=of)
+@each_row("page", PAGES, ids=of)
 def test_files_that_are_named_exist(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     if page.name == "threat-model.md":
@@ -71,7 +72,7 @@ def test_files_that_are_named_exist(page: Path) -> None:
     assert not missing
 
 
-@pytest.mark.parametrize("page", PAGES, ids=of)
+@each_row("page", PAGES, ids=of)
 def test_links_lead_somewhere(page: Path) -> None:
     broken = []
     for link in LINK.findall(prose_of(page)):
@@ -101,7 +102,7 @@ def test_decisions_that_are_cited_are_there() -> None:
     assert sum("docs/decisions.md: " in text for text in texts.values()) >= 20
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "wrong"),
     [
         ("(docs/decisions.md: Two words)", []),
@@ -136,7 +137,7 @@ def test_commands_of_make_are_told() -> None:
     assert set(" ".join(phony).split()) <= told
 
 
-@pytest.mark.parametrize("block", ALL_BLOCKS, ids=str)
+@each_row("block", ALL_BLOCKS, ids=str)
 def test_each_block_is_run_or_excused(block: Block) -> None:
     assert block.language in LANGUAGES
     if block.excused:
@@ -151,7 +152,7 @@ def test_tests_of_python_blocks_exist() -> None:
         assert len([*(ROOT / "tests").rglob(test)]) >= 1
 
 
-@pytest.mark.parametrize("block", [one for one in ALL_BLOCKS if one.language == "json"], ids=str)
+@each_row("block", [one for one in ALL_BLOCKS if one.language == "json"], ids=str)
 def test_json_is_json(block: Block) -> None:
     documents = [block.text] if block.text.startswith("{\n") else block.text.splitlines()
     for document in documents:

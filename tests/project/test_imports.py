@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ..kit.paths import ROOT, TESTS
+from ..kit.rows import each_row
 from .imports import TOOLS, engine_starts, mirrored, strangers
 
 FILES = {path.relative_to(ROOT).as_posix(): path for path in sorted(TESTS.rglob("*.py"))}
@@ -45,7 +46,7 @@ def test_what_a_file_mirrors(path: str, module: str, room: str) -> None:
     assert mirrored(path) == (module, room)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("path", "source", "found"),
     [
         ("tests/model/vllm/test_engine.py", "from lmi.model.vllm.engine import VllmEngine", ""),

@@ -11,6 +11,7 @@ from pathlib import Path, PurePosixPath
 import pytest
 
 from ..kit.paths import ROOT
+from ..kit.rows import each_row
 
 LAYERS = ("model", "formatters", "handler")
 """From the bottom up: each may import itself and what stands before it."""
@@ -42,9 +43,7 @@ def violations(path: str, source: str) -> list[str]:
 
 
 def _faults(path: PurePosixPath, source: str) -> Iterator[tuple[int, str]]:
-    tree = ast.parse(source)
-    deferred = set(_deferred(tree))
-    for node in ast.walk(tree):
+    for node, deferred in _nodes(ast.parse(source)):
         if not isinstance(node, ast.stmt | ast.expr):
             continue
         if isinstance(node, ast.Import):
@@ -63,8 +62,7 @@ def _faults(path: PurePosixPath, source: str) -> Iterator[tuple[int, str]]:
             continue
         for name in names:
             yield from (
-                (node.lineno, fault)
-                for fault in _faults_of_import(path, level, name, module_level=node not in deferred)
+                (node.lineno, fault) for fault in _faults_of_import(path, level, name, module_level=not deferred)
             )
 
 
@@ -98,18 +96,20 @@ def _faults_of_import(path: PurePosixPath, level: int, name: str, module_level: 
         yield f"imports the dialect {target[2]}"
 
 
-def _deferred(tree: ast.Module) -> Iterator[ast.AST]:
-    """The nodes that the import of the module does not run: bodies of functions, and what is under TYPE_CHECKING."""
-    for node in ast.walk(tree):
+def _nodes(tree: ast.Module) -> Iterator[tuple[ast.AST, bool]]:
+    """Each with whether the module's import leaves it out: bodies of functions, and what is under TYPE_CHECKING."""
+    left: list[tuple[ast.AST, bool]] = [(tree, False)]
+    while left:
+        node, deferred = left.pop()
+        yield node, deferred
         match node:
             case ast.FunctionDef(body=body) | ast.AsyncFunctionDef(body=body):
-                pass
+                later: list[ast.stmt] = body
             case ast.If(test=ast.Name("TYPE_CHECKING") | ast.Attribute(attr="TYPE_CHECKING"), body=body):
-                pass
+                later = body
             case _:
-                continue
-        for statement in body:
-            yield from ast.walk(statement)
+                later = []
+        left += [(inner, deferred or inner in later) for inner in ast.iter_child_nodes(node)]
 
 
 def _imported_by_name(node: ast.AST) -> str | None:
@@ -130,7 +130,7 @@ def sources() -> list[Path]:
     return [path for layer in LAYERS for path in sorted((ROOT / layer).rglob("*.py"))]
 
 
-@pytest.mark.parametrize("source", [pytest.param(path, id=path.relative_to(ROOT).as_posix()) for path in sources()])
+@each_row("source", [pytest.param(path, id=path.relative_to(ROOT).as_posix()) for path in sources()])
 def test_a_source_keeps_the_rules(source: Path) -> None:
     path = source.relative_to(ROOT).as_posix()
     found = {fault for _, fault in _faults(PurePosixPath(path), source.read_text("utf-8"))}
@@ -142,7 +142,7 @@ def test_each_layer_is_checked() -> None:
     assert {path.relative_to(ROOT).parts[0] for path in sources()} == set(LAYERS)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("path", "source", "fault"),
     [
         ("model/events.py", "from ..formatters.base import Dialect", "model imports formatters"),
@@ -185,7 +185,7 @@ def test_a_violation_is_found(path: str, source: str, fault: str) -> None:
     assert fault in found
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("path", "source"),
     [
         ("model/events.py", "from .errors import LmiError"),

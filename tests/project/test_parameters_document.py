@@ -29,6 +29,7 @@ from lmi.model.generation import Embedding, Sampling
 from lmi.model.options import Settings
 
 from ..kit.paths import ROOT
+from ..kit.rows import each_row
 from . import parameters_document as parameters_document_module
 from .parameters_document import parameters_document
 
@@ -49,7 +50,7 @@ def test_the_file_is_up_to_date() -> None:
     assert (ROOT / "docs" / "parameters.md").read_text(encoding="utf-8") == parameters_document()
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("title", "names"),
     [
         ("LMI", set(ROWS["common"]) - set(ALIASES)),

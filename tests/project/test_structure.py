@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from ..kit.paths import ROOT, TESTS
+from ..kit.rows import each_row
 from .structure import MAX_FILES, circles, imports_of, map_faults
 
 LAYERS = ("model", "formatters", "handler")
@@ -23,7 +24,7 @@ def test_there_are_no_circles() -> None:
     assert circles(imports) == KNOWN_CIRCLES
 
 
-@pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.relative_to(ROOT).as_posix())
+@each_row("folder", FOLDERS, ids=lambda folder: folder.relative_to(ROOT).as_posix())
 def test_a_folders_map_is_true(folder: Path) -> None:
     assert map_faults(folder, ROOT) == []
 
@@ -36,7 +37,7 @@ def test_folders_of_tests_are_no_fuller() -> None:
 MODULES = ("model/__init__.py", "model/a.py", "model/b.py", "model/c/__init__.py", "model/c/d.py")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("path", "source", "found"),
     [
         ("model/a.py", "from .b import f", {"model/b.py"}),

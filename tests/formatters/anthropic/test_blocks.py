@@ -13,6 +13,7 @@ from ...kit.answers.anthropic import SETTINGS, STRICT, USER, fields_of
 from ...kit.api.conversation import Builder, FoundTools
 from ...kit.api.errors import ParameterError, PayloadError, RequestError, UnsupportedError
 from ...kit.api.types import Settings, template_messages
+from ...kit.rows import each_row
 
 TEXT = {"type": "text", "text": "a"}
 USE = {"type": "tool_use", "id": "toolu_1", "name": "look", "input": {"at": [1, "é"]}}
@@ -61,7 +62,7 @@ def named(message: int, part: int, place: str, url: str) -> dict[str, str]:
 # --- What becomes of them ---
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("system", "text"),
     [
         ("Be brief", "Be brief"),
@@ -137,7 +138,7 @@ def test_results_come_before_what_the_user_says() -> None:
     assert [message.get("tool_call_id") for message in made[2:4]] == ["1", "other"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("content", "failed", "text"),
     [
         ("seen", None, "seen"), ("seen", False, "seen"), (None, None, ""), ([], None, ""), ("", None, ""),
@@ -214,7 +215,7 @@ def test_an_empty_last_message_is_no_beginning(content: Any) -> None:
 AT = "messages[0].content[0]"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("messages", "kind", "place"),
     [
         (None, PayloadError, "messages"),

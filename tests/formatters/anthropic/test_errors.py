@@ -30,9 +30,10 @@ from ...kit.api.errors import (
     UserCodeError,
 )
 from ...kit.api.types import Request, Response
+from ...kit.rows import each_row
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("kind", "status", "word"),
     [
         (ParameterError, 400, "invalid_request_error"),

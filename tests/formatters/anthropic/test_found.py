@@ -11,6 +11,7 @@ from ...kit.answers.anthropic import SETTINGS
 from ...kit.api.dialects import parse
 from ...kit.api.errors import ParameterError, PayloadError, UnsupportedError
 from ...kit.api.types import Conversation, template_messages
+from ...kit.rows import each_row
 
 SCHEMA = {"type": "object", "properties": {"at": {"type": "integer"}}}
 ASKED = {"role": "user", "content": "Look!"}
@@ -64,7 +65,7 @@ TEXT = {"type": "text", "text": "So."}
 ON_AND_OFF = (named("tool_addition", "look"), named("tool_removal", "look"))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("messages", "last", "callable_"),
     [
         ([], "Look!", []),

@@ -18,6 +18,7 @@ from ...kit.answers.events import end, feed, same_shape
 from ...kit.api.conversation import uncarried
 from ...kit.api.errors import ContextError, GenerationError, OverloadedError
 from ...kit.api.types import CallDelta, Delta, Event, Failed, Finish, FinishReason, Started
+from ...kit.rows import each_row
 
 # --- The documentation's examples ---
 
@@ -136,8 +137,8 @@ data: {"type":"message_stop"}
 CALL = (CallDelta(0, "call_1", "look", "{}"),)
 
 
-@pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize(
+@each_row("stream", [False, True])
+@each_row(
     ("finish", "calls", "reason", "sequence"),
     [
         (Finish("eos"), (), "end_turn", None),
@@ -159,8 +160,8 @@ def test_the_end(stream: bool, finish: Finish, calls: tuple[CallDelta, ...], rea
     assert (message["stop_reason"], message["stop_sequence"]) == (reason, sequence)
 
 
-@pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize("text", ["", "\n", " \n\t"])
+@each_row("stream", [False, True])
+@each_row("text", ["", "\n", " \n\t"])
 def test_an_answer_without_text_has_no_block(stream: bool, text: str) -> None:
     told = (Started(1), Delta(0, text), Delta(0, "", finish=end()))
     message = joined(events(reply(stream=True), *told)) if stream else whole(reply(), *told)

@@ -23,6 +23,7 @@ from ...kit.api.types import (
     Settings,
     StructuredOutput,
 )
+from ...kit.rows import each_row
 
 
 def generation(settings: Settings = SETTINGS, **fields: Any) -> Generation:
@@ -85,7 +86,7 @@ ON = {"enable_thinking": True, "thinking": True}
 OFF = {"enable_thinking": False, "thinking": False}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("thinking", "arguments", "shown"),
     [
         (None, {}, True),
@@ -117,7 +118,7 @@ def test_an_effort_of_none_turns_thinking_off(effort: str | None, thinking: Any,
     assert made.include_reasoning is shown
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("effort", "thinking", "arguments"),
     [
         *((effort, None, {**ON, "reasoning_effort": effort})
@@ -192,7 +193,7 @@ IDLE: dict[str, Any] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", IDLE)
+@each_row("name", IDLE)
 def test_what_changes_nothing(name: str) -> None:
     assert generation(STRICT, **{name: IDLE[name]}) == generation()
 
@@ -230,14 +231,14 @@ WRONG: list[tuple[str, list[Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in WRONG for value in values])
+@each_row(("name", "value"), [(name, value) for name, values in WRONG for value in values])
 def test_a_wrong_value(name: str, value: Any) -> None:
     error = refused(**{name: value})
     assert error.param
     assert error.param.startswith(name)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("fields", "kind", "place"),
     [
         ({"thinking": {}}, PayloadError, "thinking.type"),

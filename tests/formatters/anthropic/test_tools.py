@@ -13,6 +13,7 @@ from ...kit.answers.anthropic import SETTINGS, STRICT, TOOL, USER, fields_of
 from ...kit.api.dialects import MAX_TOOLS, forget_logged_names
 from ...kit.api.errors import ParameterError, PayloadError, RequestError, UnsupportedError
 from ...kit.api.types import Settings
+from ...kit.rows import each_row
 
 
 def tools_of(fields: dict[str, Any], settings: Settings) -> Any:
@@ -37,7 +38,7 @@ def test_a_tool() -> None:
     assert tool == {"type": "function", "function": function}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("given", "choice", "function", "parallel"),
     [
         (None, "auto", None, True),
@@ -102,7 +103,7 @@ def test_a_call_needs_a_tool(tools: Any) -> None:
     assert caught.value.param == "tool_choice"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("tools", "choice", "kind", "place"),
     [
         ({}, None, PayloadError, "tools"),

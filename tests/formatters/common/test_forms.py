@@ -14,6 +14,7 @@ from ...kit.api.conversation import Boolean, Filled, Integer, Nested, TextKind
 from ...kit.api.dialects import forget_logged_names
 from ...kit.api.errors import ParameterError, PayloadError, RequestError, UnsupportedError
 from ...kit.api.options import typed_settings
+from ...kit.rows import each_row
 
 IGNORING = typed_settings()
 STRICT = typed_settings(unknown_parameters="error")
@@ -52,8 +53,8 @@ READ: list[tuple[Nested, Any, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("settings", [IGNORING, STRICT], ids=["ignoring", "strict"])
-@pytest.mark.parametrize(("kind", "given", "expected"), READ)
+@each_row("settings", [IGNORING, STRICT], ids=["ignoring", "strict"])
+@each_row(("kind", "given", "expected"), READ)
 def test_what_is_read(kind: Nested, given: Any, expected: Any, settings: Any) -> None:
     assert kind.read("a", given, settings) == expected
 
@@ -96,7 +97,7 @@ REFUSED: list[tuple[Nested, Any, type[RequestError], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("kind", "given", "error", "message"), REFUSED)
+@each_row(("kind", "given", "error", "message"), REFUSED)
 def test_what_is_refused(kind: Nested, given: Any, error: type[RequestError], message: str) -> None:
     with pytest.raises(RequestError) as caught:
         kind.read("a", given, IGNORING)
@@ -141,12 +142,12 @@ def taken(kind: Nested, given: Any) -> bool:
     return bool(validator.is_valid(given))
 
 
-@pytest.mark.parametrize(("kind", "given"), [(kind, given) for kind, given, _ in READ])
+@each_row(("kind", "given"), [(kind, given) for kind, given, _ in READ])
 def test_the_schema_takes_what_is_read(kind: Nested, given: Any) -> None:
     assert taken(kind, given)
 
 
-@pytest.mark.parametrize(("kind", "given"), [(kind, given) for kind, given, _, _ in REFUSED])
+@each_row(("kind", "given"), [(kind, given) for kind, given, _, _ in REFUSED])
 def test_the_schema_refuses_what_is_refused(kind: Nested, given: Any) -> None:
     # That a type may be left out where there is something to tell it by, no schema says.
     assert not taken(kind, given) or (kind is INFERRED and given == {})

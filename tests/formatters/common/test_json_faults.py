@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from ...kit.api.dialects import look_through_in_pieces, read_json
 from ...kit.api.errors import PayloadError
+from ...kit.rows import each_row
 
 NAN = math.nan
 LONG = 'a "text" with \\ and [{,:}] ' * 20_000
@@ -40,7 +41,7 @@ FIELDS: list[tuple[Any, str]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("body", "field"), FIELDS, ids=range(len(FIELDS)))
+@each_row(("body", "field"), FIELDS, ids=range(len(FIELDS)))
 def test_the_field_of_a_number_that_is_none(body: Any, field: str) -> None:
     for number in (NAN, math.inf, -math.inf):
         text = json.dumps(body).replace("NaN", json.dumps(number))
@@ -69,7 +70,7 @@ BYTES: list[tuple[bytes, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("body", "message"), BYTES, ids=range(len(BYTES)))
+@each_row(("body", "message"), BYTES, ids=range(len(BYTES)))
 def test_other_faults(body: bytes, message: str) -> None:
     assert told(body).startswith(message)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -20,6 +21,7 @@ from ...kit.api.dialects import MAX_TOOLS as TOOLS
 from ...kit.api.errors import ParameterError, RequestError
 from ...kit.api.options import make_settings
 from ...kit.api.types import ParsedRequest, Request, Response
+from ...kit.rows import each_row
 
 SETTINGS = make_settings()
 MESSAGE = b'{"role":"user","content":"a"}'
@@ -51,40 +53,40 @@ def test_seventy_megabytes_of_messages_are_not_read(monkeypatch: pytest.MonkeyPa
     assert decoded == []
 
 
-@pytest.mark.parametrize(
-    ("body", "what"),
+@each_row(
+    ("make", "what"),
     [
-        (listed(b"[]", CONTAINERS + 1), "objects and arrays"),
-        (listed(b"{}", CONTAINERS + 1), "objects and arrays"),
-        (listed(b"1", VALUES + 2), "values"),
-        (listed(b'""', STRINGS + 1) + b"[{," * VALUES, "strings"),
-        (listed(b'""', STRINGS + 1), "strings"),
-        (json.dumps({f"{key:08}": 1 for key in range(STRINGS + 1)}).encode(), "strings"),
-        (b"[" * (CONTAINERS + 1), "objects and arrays"),
+        (lambda: listed(b"[]", CONTAINERS + 1), "objects and arrays"),
+        (lambda: listed(b"{}", CONTAINERS + 1), "objects and arrays"),
+        (lambda: listed(b"1", VALUES + 2), "values"),
+        (lambda: listed(b'""', STRINGS + 1) + b"[{," * VALUES, "strings"),
+        (lambda: listed(b'""', STRINGS + 1), "strings"),
+        (lambda: json.dumps({f"{key:08}": 1 for key in range(STRINGS + 1)}).encode(), "strings"),
+        (lambda: b"[" * (CONTAINERS + 1), "objects and arrays"),
     ],
     ids=["arrays", "objects", "numbers", "strings among many", "strings", "keys", "depth"],
 )
-def test_other_values(body: bytes, what: str) -> None:
+def test_other_values(make: Callable[[], bytes], what: str) -> None:
     with pytest.raises(ParameterError, match=f"the body: expected at most [0-9]+ {what}, got"):
-        check_body(body)
+        check_body(make())
 
 
-@pytest.mark.parametrize(
-    "body",
+@each_row(
+    "make",
     [
-        b"[" + listed(b"{}", CONTAINERS - 1, b"", b"]"),
-        listed(b"1", VALUES + 1, b"[", b"]"),
+        lambda: b"[" + listed(b"{}", CONTAINERS - 1, b"", b"]"),
+        lambda: listed(b"1", VALUES + 1, b"[", b"]"),
         # What is in a string counts for nothing, wherever the string ends.
-        json.dumps({"inputs": '[{,"\\' * VALUES}).encode(),
-        json.dumps(["\\", '[{,"' * VALUES, '\\"', "\\\\" * 3]).encode(),
-        json.dumps({"prompt": [*range(1_000_000)]}).encode(),
-        json.dumps({f"{key:08}": 1 for key in range(STRINGS)}).encode(),
-        json.dumps({"inputs": '"' * 3 * STRINGS}).encode(),
+        lambda: json.dumps({"inputs": '[{,"\\' * VALUES}).encode(),
+        lambda: json.dumps(["\\", '[{,"' * VALUES, '\\"', "\\\\" * 3]).encode(),
+        lambda: json.dumps({"prompt": [*range(1_000_000)]}).encode(),
+        lambda: json.dumps({f"{key:08}": 1 for key in range(STRINGS)}).encode(),
+        lambda: json.dumps({"inputs": '"' * 3 * STRINGS}).encode(),
     ],
     ids=["arrays", "numbers", "text", "strings", "a prompt of a million tokens", "keys", "quotes in a text"],
 )
-def test_what_is_at_the_limit_or_in_a_text_passes(body: bytes) -> None:
-    check_body(body)
+def test_what_is_at_the_limit_or_in_a_text_passes(make: Callable[[], bytes]) -> None:
+    check_body(make())
 
 
 PLAIN = st.none() | st.integers() | st.text(alphabet='a"\\[{,]}:\u00e9')
@@ -171,7 +173,7 @@ def with_documents(count: int) -> dict[str, Any]:
 TOGETHER = "messages, their parts and calls included"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("made", "most", "field", "rest"),
     [
         (chat, MAX_MESSAGES, "messages", f" messages, got {MAX_MESSAGES + 1}"),

@@ -12,6 +12,7 @@ from ...kit.api.dialects import LMI_ROWS, receive
 from ...kit.api.errors import LmiError
 from ...kit.api.options import make_settings
 from ...kit.api.types import Generation, ParsedRequest, Request, Settings, StructuredOutput
+from ...kit.rows import each_row
 
 SETTINGS = make_settings(unknown_parameters="error")
 TRUSTING = msgspec.structs.replace(SETTINGS, request_chat_template=True)
@@ -90,7 +91,7 @@ SERVED: list[Case] = [
 ]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("dialect", "field", "value", "place", "expected"),
     [(dialect, *case) for dialects, *case in SERVED for dialect in dialects],
 )
@@ -130,7 +131,7 @@ REFUSED: list[tuple[tuple[str, ...], str, Any, str]] = [
 ]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("dialect", "field", "value", "reason"),
     [(dialect, *case) for dialects, *case in REFUSED for dialect in dialects],
 )
@@ -166,8 +167,8 @@ WRONG: list[tuple[str, Any, str]] = [
 ]
 
 
-@pytest.mark.parametrize("dialect", ["chat", "text", "lmi", "tgi"])
-@pytest.mark.parametrize(("field", "value", "message"), WRONG)
+@each_row("dialect", ["chat", "text", "lmi", "tgi"])
+@each_row(("field", "value", "message"), WRONG)
 def test_a_wrong_value_is_named(dialect: str, field: str, value: Any, message: str) -> None:
     failure = asked(dialect, {field: value})
     assert isinstance(failure, LmiError)

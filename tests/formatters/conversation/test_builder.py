@@ -13,6 +13,7 @@ from lmi.formatters.conversation.builder import NONE, Arguments, Builder, Turn
 from ...kit.api.conversation import Call, Content, Image, Message, Text
 from ...kit.api.dialects import MAX_MESSAGES
 from ...kit.api.errors import ParameterError, PayloadError, RequestError
+from ...kit.rows import each_row
 
 LOOK = Call("1", "look", "{}")
 FIND = Call("2", "find", '{"a":1}')
@@ -106,7 +107,7 @@ BUILT: dict[str, tuple[Callable[[Builder], object], list[Message]]] = {
 }
 
 
-@pytest.mark.parametrize("name", BUILT)
+@each_row("name", BUILT)
 def test_what_is_built(name: str) -> None:
     add, expected = BUILT[name]
     builder = Builder()
@@ -217,7 +218,7 @@ def test_nor_too_many_of_one_kind(kind: str) -> None:
 # --- Arguments ---
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("given", "expected"),
     [
         # A text that is an object stays as it is, so that the prompt does.
@@ -240,7 +241,7 @@ def nested(depth: int) -> dict[str, Any]:
     return given
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("given", "kind"),
     [
         (None, PayloadError),

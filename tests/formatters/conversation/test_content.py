@@ -13,6 +13,7 @@ from ...kit.api.dialects import parse
 from ...kit.api.errors import ParameterError, PayloadError, RequestError, UnsupportedError
 from ...kit.api.options import ImageRules, typed_settings
 from ...kit.api.types import Settings, said
+from ...kit.rows import each_row
 
 STRICT = typed_settings(unknown_parameters="error")
 TELLING = typed_settings(images=ImageRules(unreadable_parts="text"))
@@ -28,7 +29,7 @@ USUAL = Contents(FORMS, "from the role 'user'")
 INFERRED = Contents(FORMS, infer=lambda part: "image" if "url" in part else None, noun="blocks")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("kind", "given", "expected"),
     [
         (USUAL, "", ""),
@@ -67,7 +68,7 @@ def test_where_images_are() -> None:
 NO_CONTENT: tuple[Any, ...] = (None, 5, {})
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("kind", "given", "error", "message"),
     [
         *((USUAL, given, PayloadError, f"a: expected a string or a list of parts, got {given!r}")
@@ -110,7 +111,7 @@ MARKED: list[tuple[str, str, dict[str, Any]]] = [
 """Parts that say where a prefix ends that is to be cached, by dialect and role."""
 
 
-@pytest.mark.parametrize(("dialect", "role", "part"), MARKED)
+@each_row(("dialect", "role", "part"), MARKED)
 def test_where_a_cached_prefix_ends_says_nothing_to_the_model(dialect: str, role: str, part: dict[str, Any]) -> None:
     """Prefixes are cached wherever they end. With unknown fields refused, too."""
     plain = {name: value for name, value in part.items() if name not in (*BREAKPOINT, *CONTROL)}
@@ -146,8 +147,8 @@ def body(dialect: str, part: dict[str, Any], role: str = "user") -> dict[str, An
     return {**asked, "max_tokens": 5} if dialect == "anthropic" else asked
 
 
-@pytest.mark.parametrize("name", UNREADABLE)
-@pytest.mark.parametrize("settings", [typed_settings(), STRICT], ids=["usual", "strict"])
+@each_row("name", UNREADABLE)
+@each_row("settings", [typed_settings(), STRICT], ids=["usual", "strict"])
 def test_a_part_that_cannot_be_read_is_refused(name: str, settings: Settings) -> None:
     dialect, part, field = UNREADABLE[name]
     with pytest.raises(UnsupportedError) as caught:
@@ -157,7 +158,7 @@ def test_a_part_that_cannot_be_read_is_refused(name: str, settings: Settings) ->
     assert caught.value.message.startswith(f"{place}: ")
 
 
-@pytest.mark.parametrize("name", UNREADABLE)
+@each_row("name", UNREADABLE)
 def test_an_option_puts_a_text_in_its_place(name: str) -> None:
     dialect, part, _ = UNREADABLE[name]
     (generation,) = parse(dialect, body(dialect, part), TELLING).generations

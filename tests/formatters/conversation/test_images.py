@@ -10,6 +10,7 @@ from ...kit.api.conversation import AZURE_PARTS, OPENAI_PARTS, Content, Contents
 from ...kit.api.errors import ParameterError, PayloadError, RequestError
 from ...kit.api.options import typed_settings
 from ...kit.models.pictures import data_url, png
+from ...kit.rows import each_row
 
 PICTURE = png()
 
@@ -39,7 +40,7 @@ READ: list[tuple[dict[str, Any], bool, tuple[str, str]]] = [
 ]
 
 
-@pytest.mark.parametrize(("given", "azure", "read"), READ)
+@each_row(("given", "azure", "read"), READ)
 def test_a_part_is_read(given: dict[str, Any], azure: bool, read: tuple[str, str]) -> None:
     content = part(given, azure=azure)
     (image,) = content.parts
@@ -65,7 +66,7 @@ MISREAD: list[tuple[dict[str, Any], bool, type[RequestError], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("given", "azure", "kind", "message"), MISREAD)
+@each_row(("given", "azure", "kind", "message"), MISREAD)
 def test_a_part_is_refused(given: dict[str, Any], azure: bool, kind: type[RequestError], message: str) -> None:
     with pytest.raises(kind) as caught:
         part(given, azure=azure)

@@ -10,6 +10,7 @@ from ...kit.api.dialects import CONVERSING, parse
 from ...kit.api.errors import UnsupportedError
 from ...kit.api.options import typed_settings
 from ...kit.api.types import Conversation, Settings
+from ...kit.rows import each_row
 
 SILENT = typed_settings()
 THINKING = typed_settings(reasoning_parser="qwen3")
@@ -46,8 +47,8 @@ def variables(dialect: str, settings: Settings, **fields: Any) -> dict[str, Any]
     return generation.prompt.template_arguments
 
 
-@pytest.mark.parametrize("dialect", BODIES)
-@pytest.mark.parametrize("effort", ["none", "minimal", "low", "medium", "high"])
+@each_row("dialect", BODIES)
+@each_row("effort", ["none", "minimal", "low", "medium", "high"])
 def test_an_effort(dialect: str, effort: str) -> None:
     said = {"reasoning_effort": effort}
     asked = efforts(dialect, effort)
@@ -57,22 +58,22 @@ def test_an_effort(dialect: str, effort: str) -> None:
     assert variables(dialect, SILENT, **asked) == said | (OFF if effort == "none" else {})
 
 
-@pytest.mark.parametrize("dialect", BODIES)
-@pytest.mark.parametrize("settings", [SILENT, THINKING], ids=["silent", "thinking"])
+@each_row("dialect", BODIES)
+@each_row("settings", [SILENT, THINKING], ids=["silent", "thinking"])
 def test_nothing_is_the_models_own(dialect: str, settings: Settings) -> None:
     assert variables(dialect, settings) == {}
 
 
-@pytest.mark.parametrize("dialect", BODIES)
-@pytest.mark.parametrize("name", ["enable_thinking", "thinking", "reasoning_effort"])
+@each_row("dialect", BODIES)
+@each_row("name", ["enable_thinking", "thinking", "reasoning_effort"])
 def test_what_the_client_says_itself_stays(dialect: str, name: str) -> None:
     made = variables(dialect, THINKING, chat_template_kwargs={name: "own", "b": 1}, **efforts(dialect, "none"))
     thinks = {} if name in OFF else OFF
     assert made == {"reasoning_effort": "none", **thinks, name: "own", "b": 1}
 
 
-@pytest.mark.parametrize("dialect", BODIES)
-@pytest.mark.parametrize("name", ["chat_template", "tokenize", "padding", "max_length", "messages"])
+@each_row("dialect", BODIES)
+@each_row("name", ["chat_template", "tokenize", "padding", "max_length", "messages"])
 def test_what_is_none_of_the_templates(dialect: str, name: str) -> None:
     with pytest.raises(UnsupportedError) as caught:
         variables(dialect, SILENT, chat_template_kwargs={name: 1})

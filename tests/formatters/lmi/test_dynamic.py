@@ -28,6 +28,7 @@ from ...kit.api.types import (
     Started,
     Token,
 )
+from ...kit.rows import each_row
 
 SETTINGS = typed_settings(rolling_batch="disable")
 STREAMING = Settings(
@@ -113,7 +114,7 @@ def test_what_decides_on_streaming(settings: Settings, stream: bool | None, stre
     assert generation.stream is streams
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("body", "message"),
     [
         (b"", "the body is empty, expected a JSON object"),
@@ -146,10 +147,8 @@ SEVERAL = {
 """Parameters that ask for several sequences, and the one that an error names."""
 
 
-@pytest.mark.parametrize(
-    ("settings", "stream"), [(SETTINGS, {"stream": True}), (STREAMING, {}), (STREAMING, {"stream": True})]
-)
-@pytest.mark.parametrize("several", SEVERAL)
+@each_row(("settings", "stream"), [(SETTINGS, {"stream": True}), (STREAMING, {}), (STREAMING, {"stream": True})])
+@each_row("several", SEVERAL)
 def test_several_sequences_are_not_streamed(several: str, settings: Settings, stream: dict[str, bool]) -> None:
     parameters, name = SEVERAL[several]
     answer = refused(json.dumps({"inputs": ["a", "b"], "parameters": parameters, **stream}).encode(), settings)

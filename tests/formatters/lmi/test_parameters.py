@@ -15,6 +15,7 @@ from ...kit.api.dialects import GUIDES, MAX_LOGGED_NAMES, forget_logged_names
 from ...kit.api.errors import LmiError, ParameterError, PayloadError, UnsupportedError
 from ...kit.api.options import typed_settings
 from ...kit.api.types import Beams, Request, Sampling
+from ...kit.rows import each_row
 
 SETTINGS = typed_settings()
 STRICT = msgspec.structs.replace(SETTINGS, unknown_parameters="error")
@@ -165,7 +166,7 @@ EFFECTS: list[tuple[dict[str, Any], dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(("parameters", "fields"), EFFECTS)
+@each_row(("parameters", "fields"), EFFECTS)
 def test_effect(parameters: dict[str, Any], fields: dict[str, Any]) -> None:
     assert changed(parameters) == fields
 
@@ -197,7 +198,7 @@ INFERENCE: list[tuple[dict[str, Any], dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(("parameters", "fields"), INFERENCE)
+@each_row(("parameters", "fields"), INFERENCE)
 def test_sampling_is_inferred(parameters: dict[str, Any], fields: dict[str, Any]) -> None:
     """Without do_sample (docs/decisions.md: Greedy or sampled)."""
     assert changed(parameters) == fields
@@ -231,7 +232,7 @@ WRONG: list[tuple[tuple[str, ...], list[Any]]] = [
 WRONG_TYPES = [(name, value) for names, values in WRONG for name in names for value in values]
 
 
-@pytest.mark.parametrize(("name", "value"), WRONG_TYPES)
+@each_row(("name", "value"), WRONG_TYPES)
 def test_wrong_type(name: str, value: Any) -> None:
     error = refused({name: value})
     assert type(error) is PayloadError
@@ -341,7 +342,7 @@ MESSAGES: list[tuple[dict[str, Any], type[LmiError], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("parameters", "kind", "message"), MESSAGES)
+@each_row(("parameters", "kind", "message"), MESSAGES)
 def test_message(parameters: dict[str, Any], kind: type[LmiError], message: str) -> None:
     error = refused(parameters)
     assert type(error) is kind
@@ -349,7 +350,7 @@ def test_message(parameters: dict[str, Any], kind: type[LmiError], message: str)
     assert error.param == message.partition(":")[0]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "value"),
     [
         ("do_sample", True),
@@ -371,14 +372,14 @@ def test_what_does_not_go_with_beams(name: str, value: Any) -> None:
     assert error.message == f"parameters.{name}: cannot be combined with parameters.num_beams above 1"
 
 
-@pytest.mark.parametrize("name", NUMBERS)
-@pytest.mark.parametrize("value", [float("nan"), float("inf"), 10**4000, -(10**4000)])
+@each_row("name", NUMBERS)
+@each_row("value", [float("nan"), float("inf"), 10**4000, -(10**4000)])
 def test_no_number_is_too_odd(name: str, value: Any) -> None:
     assert type(refused({name: value})) is ParameterError
 
 
-@pytest.mark.parametrize("name", INTEGERS)
-@pytest.mark.parametrize("value", [10**4000, 1e300, -1e300])
+@each_row("name", INTEGERS)
+@each_row("value", [10**4000, 1e300, -1e300])
 def test_no_integer_is_too_large(name: str, value: Any) -> None:
     assert type(refused({name: value})) is ParameterError
 

@@ -30,6 +30,7 @@ from ...kit.api.types import (
     Token,
     TopToken,
 )
+from ...kit.rows import each_row
 
 PROMPT = "What is Deep Learning?"
 DEEP = Token(304, "Deep ", -0.052432529628276825)
@@ -216,8 +217,8 @@ def test_payload_error_from_the_engine() -> None:
 # --- What is shown ---
 
 
-@pytest.mark.parametrize(("reason", "word"), [("eos", "eos_token"), ("stop", "stop_sequence"), ("length", "length")])
-@pytest.mark.parametrize("stream", [True, False])
+@each_row(("reason", "word"), [("eos", "eos_token"), ("stop", "stop_sequence"), ("length", "length")])
+@each_row("stream", [True, False])
 def test_finish_reasons(reason: FinishReason, word: str, stream: bool) -> None:
     records = feed(reply({"details": True}, stream=stream), delta(TOKENS, reason))
     assert document(records[-1])["details"]["finish_reason"] == word
@@ -326,8 +327,8 @@ def test_prompt_logprobs() -> None:
             assert shown == {"prefill": prefill, **more}
 
 
-@pytest.mark.parametrize("stream", [True, False])
-@pytest.mark.parametrize("parameters", [{}, {"details": True}, {"details": True, "decoder_input_details": True}])
+@each_row("stream", [True, False])
+@each_row("parameters", [{}, {"details": True}, {"details": True, "decoder_input_details": True}])
 def test_what_is_not_asked_for_is_not_there(parameters: dict[str, Any], stream: bool) -> None:
     """Whatever an engine tells: not a byte of an answer is another one."""
     bare = [Token(token.id, token.text, token.logprob) for token in (FIRST, SECOND)]

@@ -23,6 +23,7 @@ from ...kit.api.errors import (
 )
 from ...kit.api.options import typed_settings
 from ...kit.api.types import JSON, JSON_LINES, SSE, ParsedRequest, Request, Response, Settings
+from ...kit.rows import each_row
 
 PROMPT = "What is Deep Learning?"
 
@@ -37,7 +38,7 @@ def call(
     return parse({"inputs": PROMPT, "parameters": parameters, **fields}, Request(b""), settings(output_formatter))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("parameters", "stream", "tokens", "logprobs", "prompt_logprobs"),
     [
         ({}, False, False, None, None),
@@ -61,7 +62,7 @@ def test_log_probabilities_only_where_shown(
     assert (generation.sampling.logprobs, generation.sampling.prompt_logprobs) == (logprobs, prompt_logprobs)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("formatter", "stream", "content_type"),
     [
         (None, None, JSON),
@@ -90,7 +91,7 @@ def test_generation() -> None:
     assert generation.adapter is None
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("payload", "kind", "message"),
     [
         ({}, PayloadError, "inputs: expected a non-empty string, but there is no such field"),
@@ -139,8 +140,8 @@ def test_sample_payload_error() -> None:
         assert (answer.body, answer.status, answer.content_type) == (b'{"error":"the reason","code":424}', 424, JSON)
 
 
-@pytest.mark.parametrize("payload", [None, {"inputs": PROMPT}, {"inputs": PROMPT, "stream": True}])
-@pytest.mark.parametrize(("kind", "status"), [(OverloadedError, 429), (TooLargeError, 413)])
+@each_row("payload", [None, {"inputs": PROMPT}, {"inputs": PROMPT, "stream": True}])
+@each_row(("kind", "status"), [(OverloadedError, 429), (TooLargeError, 413)])
 def test_what_is_refused_unseen_has_its_own_status(
     kind: type[LmiError], status: int, payload: dict[str, Any] | None
 ) -> None:
@@ -159,10 +160,10 @@ LAST_LINE_ERROR = (
 )
 
 
-@pytest.mark.parametrize(
+@each_row(
     "kind", [LmiError, ParameterError, ContextError, UnsupportedError, TimeLimitError, UnavailableError, StartError]
 )
-@pytest.mark.parametrize(
+@each_row(
     ("payload", "formatter", "body", "content_type"),
     [
         (None, None, WHOLE_ERROR, JSON),

@@ -31,6 +31,7 @@ from ...kit.answers.openai import (
 )
 from ...kit.api.errors import ContextError, GenerationError, OverloadedError
 from ...kit.api.types import CallDelta, Delta, Event, Failed, Finish, Request, Settings, Started, Token, TopToken
+from ...kit.rows import each_row
 
 # --- The examples of the completions document and of the streaming document ---
 
@@ -386,7 +387,7 @@ def test_an_abort_is_an_error() -> None:
     assert silent.status == 500
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("finish", "called", "word", "stop_reason"),
     [
         (end("eos"), False, "stop", None),
@@ -398,7 +399,7 @@ def test_an_abort_is_an_error() -> None:
         (end("length"), True, "length", None),
     ],
 )
-@pytest.mark.parametrize("stream", [True, False])
+@each_row("stream", [True, False])
 def test_finish_reasons(finish: Finish, called: bool, word: str, stop_reason: Any, stream: bool) -> None:
     delta = Delta(0, "a", (), finish, calls=tuple(CALLS) if called else ())
     answer = reply(stream=stream, tools=TOOLS)
@@ -466,7 +467,7 @@ SAID: dict[str, Any] = {"role": "assistant", "content": "Once "}
 PARTS: dict[str, Any] = {"role": "assistant", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("last", "fields", "echoed"),
     [
         (SAID, {"continue_final_message": True}, "Once "),

@@ -15,11 +15,12 @@ from ...kit.answers.events import Told, end, feed
 from ...kit.answers.openai import COMPLETIONS, DETAILS, DONE, PROMPT_DETAILS, SETTINGS, USAGE, call, chunks, whole
 from ...kit.api.errors import ContextError, GenerationError, LmiError, ParameterError, PayloadError, UnsupportedError
 from ...kit.api.types import JSON, Delta, Failed, Request, Started
+from ...kit.rows import each_row
 
 # --- What is asked ---
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("prompt", "prompts", "names"),
     [
         ("hi", ["hi"], ["prompt"]),
@@ -40,7 +41,7 @@ def test_prompts(prompt: Any, prompts: list[Any], names: list[str]) -> None:
     }
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("fields", "logprobs", "prompt_logprobs", "max_tokens"),
     [
         ({"logprobs": 0}, 0, None, 16),
@@ -75,7 +76,7 @@ def test_add_special_tokens() -> None:
     assert [call(**fields).generations[0].add_special_tokens for fields in given] == [True, True, False]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("fields", "kind", "message"),
     [
         ({"prompt": []}, ParameterError, "prompt: expected a string, a list of token ids, or a list of either, got []"),

@@ -28,6 +28,7 @@ from ...kit.api.errors import (
     UnsupportedError,
 )
 from ...kit.api.types import Delta, Event, Failed, Request, Started
+from ...kit.rows import each_row
 
 MESSAGES: Any = CHAT["messages"]
 
@@ -57,8 +58,8 @@ KINDS: list[tuple[type[LmiError], type[openai.APIStatusError]]] = [
 ]
 
 
-@pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize(("kind", "exception"), KINDS)
+@each_row("stream", [False, True])
+@each_row(("kind", "exception"), KINDS)
 def test_a_refusal(kind: type[LmiError], exception: type[openai.APIStatusError], stream: bool) -> None:
     told = refuse(kind("the reason", "temperature"), {**CHAT, "stream": stream}, Request(b""), SETTINGS)
     with pytest.raises(openai.APIStatusError) as caught:
@@ -80,8 +81,8 @@ def stream_into(texts: list[str], asked: openai.OpenAI, chat: bool) -> None:
         texts.extend(chunk.choices[0].text for chunk in completions)
 
 
-@pytest.mark.parametrize("chat", [True, False])
-@pytest.mark.parametrize(("kind", "exception"), KINDS)
+@each_row("chat", [True, False])
+@each_row(("kind", "exception"), KINDS)
 def test_a_failure_before_the_first_chunk(
     kind: type[LmiError], exception: type[openai.APIStatusError], chat: bool
 ) -> None:

@@ -9,6 +9,7 @@ import pytest
 from ...kit.answers.events import end
 from ...kit.answers.openai import USAGE, call, chunks, reply, whole
 from ...kit.api.types import Delta, Event, Started, Token, TopToken
+from ...kit.rows import each_row
 
 # --- Chat: the bytes, joined, are the text ---
 
@@ -19,7 +20,7 @@ def _part(number: int, text: str, raw: bytes) -> Token:
     return Token(number, text, -1.0, raw=raw)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("tokens", "text", "entries"),
     [
         # A character in three tokens: each has its own bytes, the last one the text.
@@ -56,7 +57,7 @@ def _part(number: int, text: str, raw: bytes) -> Token:
         ([Token(1, "", -1.0), Token(2, "🦊", -1.0)], "🦊", [("", b""), ("🦊", FOX)]),
     ],
 )  # fmt: skip
-@pytest.mark.parametrize("one_by_one", [True, False])
+@each_row("one_by_one", [True, False])
 def test_bytes_join_to_the_text(
     tokens: list[Token], text: str, entries: list[tuple[str, bytes]], one_by_one: bool
 ) -> None:
@@ -149,7 +150,7 @@ MARK = Token(0, "<s>", special=True)
 WORDS = (Token(5, "Hi", -1.0), Token(6, " you", -2.0))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("prompt", "prefill", "text", "offsets"),
     [
         # The tokenizer has put a beginning of sequence before the text: it has no place there.

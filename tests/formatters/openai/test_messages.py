@@ -12,6 +12,7 @@ from lmi.formatters.openai import parse
 from ...kit.api.errors import LmiError, ParameterError, PayloadError, UnsupportedError
 from ...kit.api.options import typed_settings
 from ...kit.api.types import Conversation, Request, said
+from ...kit.rows import each_row
 
 SETTINGS = typed_settings(unknown_parameters="error")
 USER: dict[str, Any] = {"role": "user", "content": "hi"}
@@ -50,7 +51,7 @@ SAME: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("message", SAME)
+@each_row("message", SAME)
 def test_a_message_is_kept(message: dict[str, Any]) -> None:
     assert said(conversation(message)) == [message]
 
@@ -128,7 +129,7 @@ REWRITTEN: list[tuple[dict[str, Any], dict[str, Any]]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("message", "read"), REWRITTEN)
+@each_row(("message", "read"), REWRITTEN)
 def test_a_message_is_rewritten(message: dict[str, Any], read: dict[str, Any]) -> None:
     assert said(conversation(message)) == [read]
 
@@ -236,7 +237,7 @@ FAULTS: list[tuple[Any, type[LmiError], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("message", "kind", "expected"), FAULTS)
+@each_row(("message", "kind", "expected"), FAULTS)
 def test_a_fault_is_named_by_its_place(message: Any, kind: type[LmiError], expected: str) -> None:
     with pytest.raises(LmiError) as caught:
         conversation(USER, message)

@@ -24,6 +24,7 @@ from ...kit.api.types import (
     Settings,
     StructuredOutput,
 )
+from ...kit.rows import each_row
 
 
 def generation(payload: dict[str, Any], settings: Settings = STRICT) -> Generation:
@@ -168,8 +169,8 @@ EFFECTS: list[tuple[dict[str, Any], dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize("base", [CHAT, TEXT], ids=["chat", "text"])
-@pytest.mark.parametrize(("given_fields", "effect"), EFFECTS)
+@each_row("base", [CHAT, TEXT], ids=["chat", "text"])
+@each_row(("given_fields", "effect"), EFFECTS)
 def test_effect(base: dict[str, Any], given_fields: dict[str, Any], effect: dict[str, Any]) -> None:
     assert changed(generation({**base, **given_fields}).sampling, generation(base).sampling) == effect
 
@@ -192,7 +193,7 @@ CHAT_EFFECTS: list[tuple[dict[str, Any], dict[str, Any]]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("given_fields", "effect"), CHAT_EFFECTS)
+@each_row(("given_fields", "effect"), CHAT_EFFECTS)
 def test_effect_in_chat(given_fields: dict[str, Any], effect: dict[str, Any]) -> None:
     made = generation({**CHAT, **given_fields})
     assert changed(made.sampling, Sampling()) == effect
@@ -205,10 +206,8 @@ def test_logprobs_of_a_text(given: Any, shown: int | None) -> None:
     assert generation({**TEXT, "logprobs": given}).sampling.logprobs == shown
 
 
-@pytest.mark.parametrize(
-    ("most", "allowed", "refused"), [("50", 50, 51), ("-1", 100_000, 2**31), ("3", 20, 21), ("many", 20, 21)]
-)
-@pytest.mark.parametrize(
+@each_row(("most", "allowed", "refused"), [("50", 50, 51), ("-1", 100_000, 2**31), ("3", 20, 21), ("many", 20, 21)])
+@each_row(
     ("base", "field", "key"),
     [
         ({**CHAT, "logprobs": True}, "top_logprobs", "logprobs"),
@@ -242,7 +241,7 @@ TEMPLATE_EFFECTS: list[tuple[dict[str, Any], dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(("given_fields", "effect"), TEMPLATE_EFFECTS)
+@each_row(("given_fields", "effect"), TEMPLATE_EFFECTS)
 def test_effect_on_the_conversation(given_fields: dict[str, Any], effect: dict[str, Any]) -> None:
     made = msgspec.structs.asdict(conversation(**given_fields))
     plain = msgspec.structs.asdict(conversation())
@@ -257,7 +256,7 @@ def parse_on(path: str) -> Callable[..., ParsedRequest]:
     return next((route.parse for route in DIALECT.routes if route.path == path and route.parse), parse)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("payload", "path", "chat"),
     [
         (CHAT, "/invocations", True),

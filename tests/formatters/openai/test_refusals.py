@@ -30,6 +30,7 @@ from ...kit.api.errors import (
     UnsupportedError,
 )
 from ...kit.api.types import ParsedRequest, Request
+from ...kit.rows import each_row
 
 
 def refused(payload: dict[str, Any]) -> LmiError:
@@ -66,7 +67,7 @@ WRONG: list[tuple[dict[str, Any], tuple[str, ...], list[Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("base", "name", "value"),
     [(base, name, value) for base, names, values in WRONG for name in names for value in values],
 )
@@ -207,8 +208,8 @@ MESSAGES: list[tuple[dict[str, Any], type[LmiError], str]] = [
 ]
 
 
-@pytest.mark.parametrize("base", [CHAT, TEXT], ids=["chat", "text"])
-@pytest.mark.parametrize(("given_fields", "kind", "message"), MESSAGES)
+@each_row("base", [CHAT, TEXT], ids=["chat", "text"])
+@each_row(("given_fields", "kind", "message"), MESSAGES)
 def test_message(base: dict[str, Any], given_fields: dict[str, Any], kind: type[LmiError], message: str) -> None:
     error = refused({**base, **given_fields})
     assert type(error) is kind
@@ -238,7 +239,7 @@ CHAT_MESSAGES: list[tuple[dict[str, Any], type[LmiError], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("given_fields", "kind", "message"), CHAT_MESSAGES)
+@each_row(("given_fields", "kind", "message"), CHAT_MESSAGES)
 def test_message_of_chat(given_fields: dict[str, Any], kind: type[LmiError], message: str) -> None:
     error = refused({**CHAT, **given_fields})
     assert type(error) is kind
@@ -258,8 +259,8 @@ def test_what_goes_to_the_engine_is_not_too_deep() -> None:
         assert refused({**CHAT, **given_fields}).message == f"{name}: expected at most 100 levels"
 
 
-@pytest.mark.parametrize("depth", [100, 900, 970, 985, 990, 995, 1000])
-@pytest.mark.parametrize("field", ["chat_template_kwargs", "messages", "tools", "guided_json", "metadata", "odd"])
+@each_row("depth", [100, 900, 970, 985, 990, 995, 1000])
+@each_row("field", ["chat_template_kwargs", "messages", "tools", "guided_json", "metadata", "odd"])
 def test_no_depth_is_too_deep(depth: int, field: str) -> None:
     body = b'{"messages": [{"role": "user", "content": "a"}], "' + field.encode() + b'":'
     received = receive(Request(body + b'{"a":' * depth + b"1" + b"}" * depth + b"}"), SETTINGS)
@@ -286,7 +287,7 @@ def test_unknown_fields_are_ignored_with_one_line(
 # --- Errors as answers ---
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("kind", "status", "word", "code"),
     [
         (PayloadError, 400, "invalid_request_error", "invalid_payload"),

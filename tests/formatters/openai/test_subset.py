@@ -12,6 +12,7 @@ from lmi.formatters.openai.subset import ASKS_NOTHING, known_fields
 from ...kit.api.dialects import AZURE_TAKEN, CHAT_ROWS, Integer, Parameter, azure, minimal, receive
 from ...kit.api.options import typed_settings
 from ...kit.api.types import ParsedRequest, Request, Response
+from ...kit.rows import each_row
 
 SETTINGS = typed_settings(model_name="served")
 HEADERS = {"extra-parameters": "pass-through"}
@@ -46,8 +47,8 @@ def test_a_field_that_the_reader_learns_is_refused(dialect: str, monkeypatch: py
     assert_refused(dialect, {"top_images": 1}, "top_images")
 
 
-@pytest.mark.parametrize("dialect", DIALECTS)
-@pytest.mark.parametrize(
+@each_row("dialect", DIALECTS)
+@each_row(
     ("fields", "name"),
     [
         ({"prompt_logprobs": 0}, "prompt_logprobs"),

@@ -11,6 +11,7 @@ from lmi.formatters.openai import parse
 from ...kit.api.errors import LmiError, ParameterError, PayloadError, UnsupportedError
 from ...kit.api.options import typed_settings
 from ...kit.api.types import Conversation, Request
+from ...kit.rows import each_row
 
 SETTINGS = typed_settings(unknown_parameters="error")
 USER: dict[str, Any] = {"role": "user", "content": "hi"}
@@ -44,7 +45,7 @@ def allowed(mode: str, *tools: dict[str, Any]) -> dict[str, Any]:
     return {"type": "allowed_tools", "allowed_tools": {"mode": mode, "tools": [*tools]}}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("choice", "expected"),
     [
         ({"type": "auto"}, ("auto", None, ["get_weather", "patch"])),
@@ -78,7 +79,7 @@ def test_a_custom_tool_is_a_function_with_one_string(form: Any, description: str
     assert made.tools == ({"type": "function", "function": {**PATCH, "description": description}},)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("given", "choice", "function"),
     [
         ({"tools": [TOOL]}, "auto", None),
@@ -218,7 +219,7 @@ TOOL_FAULTS: list[tuple[dict[str, Any], type[LmiError], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("given", "kind", "expected"), TOOL_FAULTS)
+@each_row(("given", "kind", "expected"), TOOL_FAULTS)
 def test_a_fault_of_tools(given: dict[str, Any], kind: type[LmiError], expected: str) -> None:
     with pytest.raises(LmiError) as caught:
         conversation(USER, **given)

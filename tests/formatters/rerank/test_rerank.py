@@ -27,6 +27,7 @@ from ...kit.api.types import (
     Settings,
     Started,
 )
+from ...kit.rows import each_row
 
 NAME = "rerank"
 RANKS = typed_settings(task="rank")
@@ -158,15 +159,13 @@ def test_as_many_as_there_may_be(settings: Settings) -> None:
     assert error["message"] == f"documents: expected at most {MAX_TEXTS} texts, got {MAX_TEXTS + 1}"
 
 
-@pytest.mark.parametrize(
-    "names", [("queries", "documents"), ("queries", "items"), ("data_1", "data_2"), ("text_1", "text_2")]
-)
-@pytest.mark.parametrize(
+@each_row("names", [("queries", "documents"), ("queries", "items"), ("data_1", "data_2"), ("text_1", "text_2")])
+@each_row(
     ("one", "other", "pairs"),
     [("a", "b", [("a", "b")]), ("a", ["b", "c"], [("a", "b"), ("a", "c")]),
      (["a", "x"], ["b", "c"], [("a", "b"), ("x", "c")])],
 )  # fmt: skip
-@pytest.mark.parametrize("path", ["/invocations", "/score", "/v1/score"])
+@each_row("path", ["/invocations", "/score", "/v1/score"])
 def test_pairs_are_scored(path: str, names: tuple[str, str], one: Any, other: Any, pairs: list[Any]) -> None:
     asked = call({names[0]: one, names[1]: other}, path=path)
     found = [(each.prompt, each.scoring.document) for each in asked.generations if each.scoring]
@@ -182,8 +181,8 @@ def test_pairs_are_scored(path: str, names: tuple[str, str], one: Any, other: An
     }
 
 
-@pytest.mark.parametrize("path", ["/invocations", "/classify"])
-@pytest.mark.parametrize("given", ["a", ["a", "b"], [1, 2], [[1, 2], [3]]], ids=str)
+@each_row("path", ["/invocations", "/classify"])
+@each_row("given", ["a", ["a", "b"], [1, 2], [[1, 2], [3]]], ids=str)
 def test_texts_are_classified(path: str, given: Any) -> None:
     asked = call({"input": given}, CLASSIFIES, path)
     assert all(one.scoring == Scoring(classes=True) for one in asked.generations)
@@ -225,8 +224,8 @@ def test_teis_ranks(path: str) -> None:
 BEST = [{"score": 0.75, "label": "good"}, {"score": 0.25, "label": "bad"}]
 
 
-@pytest.mark.parametrize("path", ["/invocations", "/predict"])
-@pytest.mark.parametrize(
+@each_row("path", ["/invocations", "/predict"])
+@each_row(
     ("inputs", "pairs", "single"),
     [
         ("a", [("a", None)], True),
@@ -248,7 +247,7 @@ def test_teis_fields_may_be_parameters() -> None:
     assert one.scoring == Scoring(classes=True, activation=False, truncate=5)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("body", "path", "message"),
     [
         ({"query": 5, "documents": ["a"]}, "/rerank", "query: expected a string, or an object with a field text"),
@@ -284,7 +283,7 @@ def test_errors_of_ranks(body: Any, path: str, message: str) -> None:
     assert told["message"].startswith(message)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("body", "path", "message"),
     [
         ({"text_1": ["a", "b"], "text_2": ["a"]}, "/score", "text_1: expected one of them, or as many as there are te"),
@@ -394,7 +393,7 @@ def test_servers_say_their_task() -> None:
         assert json.loads(azure.model_info(request, settings, info).body)["model_type"] == kind
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("fields", "truncate"),
     [
         ({}, False),

@@ -11,6 +11,7 @@ from ...kit.api.dialects import MAX_MESSAGES
 from ...kit.api.engine import image_parts
 from ...kit.api.errors import ParameterError, PayloadError, RequestError, UnsupportedError
 from ...kit.api.types import Conversation, said
+from ...kit.rows import each_row
 
 PIXEL = "data:image/png;base64,iVBORw0KGgo="
 CALL = {"type": "function_call", "call_id": "call_1", "name": "f", "arguments": '{"a": 1}', "id": "fc_1"}
@@ -37,8 +38,8 @@ def test_instructions_come_first() -> None:
     ]
 
 
-@pytest.mark.parametrize("role", ["user", "system", "developer"])
-@pytest.mark.parametrize("full", [False, True])
+@each_row("role", ["user", "system", "developer"])
+@each_row("full", [False, True])
 def test_messages(role: str, full: bool) -> None:
     kind = {"type": "message", "status": "completed", "id": "msg_1"} if full else {}
     (text,) = messages({"role": role, "content": "a", **kind})
@@ -65,7 +66,7 @@ def test_what_the_assistant_said() -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("items", "expected"),
     [
         ([THOUGHT, SAID], [{"content": SO, "role": "assistant", **THINKING}]),
@@ -128,7 +129,7 @@ def user(*parts: Any) -> dict[str, Any]:
     return {"role": "user", "content": [*parts]}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("given", "kind", "param"),
     [
         (5, PayloadError, "input"),

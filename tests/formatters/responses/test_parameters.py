@@ -12,12 +12,13 @@ from ...kit.answers.responses import asked, conversation, reply, whole
 from ...kit.api.dialects import responses
 from ...kit.api.errors import ParameterError, PayloadError, RequestError, UnsupportedError
 from ...kit.api.types import Delta, Request, StructuredOutput
+from ...kit.rows import each_row
 
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}}
 LOGPROBS = "message.output_text.logprobs"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("fields", "sampling"),
     [
         ({}, {"temperature": None, "top_p": None, "max_tokens": None, "logprobs": None, "truncate": None}),
@@ -80,7 +81,7 @@ def test_what_the_response_repeats() -> None:
     assert (plain["metadata"], plain["text"]) == ({}, {"format": {"type": "text"}})
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("fields", "kind", "param"),
     [
         ({"temperature": 3}, ParameterError, "temperature"),
@@ -131,7 +132,7 @@ def test_what_is_refused_is_named(fields: dict[str, Any], kind: type[RequestErro
     assert caught.value.param == param
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("fields", "param"),
     [
         ({"max_tokens": 5}, "max_tokens"),

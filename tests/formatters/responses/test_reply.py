@@ -12,6 +12,7 @@ from ...kit.answers.events import end, feed
 from ...kit.answers.responses import reply, whole
 from ...kit.api.errors import ContextError, GenerationError
 from ...kit.api.types import CallDelta, Delta, Failed, Finish, Started, Token, TopToken
+from ...kit.rows import each_row
 
 CALL = CallDelta(0, "call_1", "f", "{}")
 LOGPROBS = {"include": ["message.output_text.logprobs"], "top_logprobs": 1}
@@ -64,7 +65,7 @@ def test_reasoning_text_and_calls() -> None:
     assert body["usage"]["output_tokens_details"] == {"reasoning_tokens": 4}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("event", "kinds"),
     [
         (Delta(0, "", finish=end()), ["message"]),

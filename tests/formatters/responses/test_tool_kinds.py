@@ -13,6 +13,7 @@ from ...kit.answers.responses import SPLIT, TOOL, asked, conversation, events_of
 from ...kit.api.dialects import forget_logged_names, parse
 from ...kit.api.errors import ParameterError, PayloadError, RequestError, UnsupportedError
 from ...kit.api.types import CallDelta, Delta, Event, Generation, said
+from ...kit.rows import each_row
 
 MEMBER = {**TOOL, "name": "close", "description": "Closes it"}
 AGENTS = {"type": "namespace", "name": "agents", "description": "Other agents.", "tools": [TOOL, MEMBER]}
@@ -112,7 +113,7 @@ def test_where_a_schema_is_that_an_engine_refuses() -> None:
 # --- What must be called ---
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("choice", "expected"),
     [
         ({"type": "function", "name": "get_weather"}, ("required", "get_weather", 4)),
@@ -146,7 +147,7 @@ def test_the_response_repeats_tools() -> None:
     assert body["tools"] == [AGENTS, PATCH]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("fields", "kind", "param"),
     [
         ({"tools": [WEB], "tool_choice": "required"}, ParameterError, "tool_choice"),
@@ -241,7 +242,7 @@ def test_a_streamed_call_of_a_custom_tool() -> None:
     assert item_done["item"]["input"] == INPUT
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("arguments", "expected"),
     [
         ('{"input": "a"}', "a"),
@@ -321,7 +322,7 @@ def test_additional_tools_join() -> None:
     assert conversation(given, tool_choice={"type": "custom", "name": "patch"}).function == "patch"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("item", "kind", "param"),
     [
         ({**MORE, "tools": None}, PayloadError, "input[0].tools"),

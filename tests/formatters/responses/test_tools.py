@@ -10,6 +10,7 @@ from ...kit.answers.events import end
 from ...kit.answers.responses import TOOL, asked, conversation, reply, whole
 from ...kit.api.errors import ParameterError, PayloadError, RequestError, UnsupportedError
 from ...kit.api.types import Delta
+from ...kit.rows import each_row
 
 OTHER = {"type": "function", "name": "other"}
 NAMED = {"type": "function", "name": "other"}
@@ -30,7 +31,7 @@ def test_a_tool_in_the_form_that_templates_know() -> None:
     assert (read.tool_choice, read.function, read.parallel_tool_calls) == ("auto", None, True)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("choice", "expected"),
     [
         ("auto", ("auto", None, ["get_weather", "other"])),
@@ -63,7 +64,7 @@ def test_the_response_repeats_them() -> None:
     assert body["tool_choice"] == NAMED
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("fields", "kind", "param"),
     [
         ({"tools": {}}, PayloadError, "tools"),

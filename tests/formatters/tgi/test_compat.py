@@ -30,6 +30,7 @@ from ...kit.api.types import (
     Token,
     TopToken,
 )
+from ...kit.rows import each_row
 
 PROMPT = "What is Deep Learning?"
 LMI = typed_settings()
@@ -142,7 +143,7 @@ TOGETHER: tuple[dict[str, Any], ...] = (
 CASES = {name: [{name: value} for value in values] for name, values in VALUES.items()} | {"together": [*TOGETHER]}
 
 
-@pytest.mark.parametrize("name", CASES)
+@each_row("name", CASES)
 def test_the_same_is_asked_of_the_engine(name: str) -> None:
     """Or refused with the same words, but for what the answer shows: details unless they are not wanted."""
     for parameters, schema, stream in itertools.product(CASES[name], LMI_ROWS, (True, False)):
@@ -186,7 +187,7 @@ def test_a_seed_is_drawn_by_the_engine() -> None:
 # --- TGI's own stay TGI's ---
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("path", "attributes", "option"),
     [
         ("/generate", {}, None),
@@ -357,8 +358,8 @@ def test_several_sequences_in_lmis_order(parameters: dict[str, Any]) -> None:
     assert (made["details"]["seed"], other["seed"]) == (None, None)
 
 
-@pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
-@pytest.mark.parametrize(
+@each_row("stream", [True, False], ids=["stream", "whole"])
+@each_row(
     ("parameters", "seed"),
     [({"do_sample": True, "seed": 5}, 5), ({"do_sample": True}, None), ({"seed": 5}, None)],
     ids=str,

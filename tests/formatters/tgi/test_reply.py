@@ -45,6 +45,7 @@ from ...kit.api.types import (
     Token,
     TopToken,
 )
+from ...kit.rows import each_row
 
 PROMPT = "What is Deep Learning?"
 DEEP = Token(304, "Deep", -0.25)
@@ -130,10 +131,10 @@ def test_sample_stream(parameters: dict[str, Any] | None) -> None:
     assert answer.headers == {"x-accel-buffering": "no"}
 
 
-@pytest.mark.parametrize("path", ROUTES)
-@pytest.mark.parametrize("details", [True, False])
-@pytest.mark.parametrize("top", [0, 2])
-@pytest.mark.parametrize("stream", [True, False])
+@each_row("path", ROUTES)
+@each_row("details", [True, False])
+@each_row("top", [0, 2])
+@each_row("stream", [True, False])
 def test_shapes(path: str, details: bool, top: int, stream: bool) -> None:
     """Every key that TGI documents, null where TGI has null, and `inputs` where LMI documents it."""
     answer = reply({"details": details, "top_n_tokens": top}, stream=stream, path=path)
@@ -170,7 +171,7 @@ def test_shapes(path: str, details: bool, top: int, stream: bool) -> None:
         assert not any(shown)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("error", "status", "kind", "said"),
     [
         (PayloadError("why"), 422, "validation", "Input validation error: why"),
@@ -186,8 +187,8 @@ def test_shapes(path: str, details: bool, top: int, stream: bool) -> None:
         (LmiError("why"), 424, "generation", "why"),
     ],
 )
-@pytest.mark.parametrize("path", ROUTES)
-@pytest.mark.parametrize("stream", [True, False])
+@each_row("path", ROUTES)
+@each_row("stream", [True, False])
 def test_sample_errors(error: LmiError, status: int, kind: str, said: str, path: str, stream: bool) -> None:
     """TGI's documented statuses and error types: plain JSON before the first token, for streams too."""
     answer = reply(stream=stream, path=path)
@@ -227,8 +228,8 @@ def test_an_error_in_a_stream() -> None:
 # --- What is shown ---
 
 
-@pytest.mark.parametrize(("reason", "word"), [("eos", "eos_token"), ("stop", "stop_sequence"), ("length", "length")])
-@pytest.mark.parametrize("stream", [True, False])
+@each_row(("reason", "word"), [("eos", "eos_token"), ("stop", "stop_sequence"), ("length", "length")])
+@each_row("stream", [True, False])
 def test_finish_reasons(reason: FinishReason, word: str, stream: bool) -> None:
     made = document(feed(reply({"details": True}, stream=stream), Started(7), delta(TOKENS, reason))[-1])
     assert (made if stream else made[0])["details"]["finish_reason"] == word
@@ -315,7 +316,7 @@ def test_an_end_without_a_token(path: str) -> None:
     assert (last["generated_text"], last["details"]["generated_tokens"]) == ("Deep Learning", 2)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("formatter", "stream", "content_type"),
     [
         (None, None, JSON),
@@ -365,7 +366,7 @@ def test_the_best_of_several_sequences_without_details() -> None:
     assert feed(answer, *events) == [b'{"generated_text":"one"}']
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("sequences", "best"),
     [
         # Tokens and what their log-probabilities add up to: a long text is not worse for its length, nor better.

@@ -28,6 +28,7 @@ from ...kit.api.types import (
     Response,
     StructuredOutput,
 )
+from ...kit.rows import each_row
 from ...kit.user_code.engine import ScriptedEngine
 
 PROMPT = "What is Deep Learning?"
@@ -109,7 +110,7 @@ def test_what_the_old_client_sends() -> None:
     assert (made.sampling.temperature, made.sampling.max_tokens, made.sampling.logprobs) == (0, 20, 0)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "value", "field", "read"),
     [
         ("repetition_penalty", 1.03, "repetition_penalty", 1.03),
@@ -141,7 +142,7 @@ def test_a_parameter(name: str, value: Any, field: str, read: Any) -> None:
     assert getattr(generation({name: value}).sampling, field) == read
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("parameters", "samples"),
     [
         ({"do_sample": True}, True),
@@ -154,7 +155,7 @@ def test_a_parameter(name: str, value: Any, field: str, read: Any) -> None:
         ({"do_sample": False, "temperature": 1.0, "top_p": 1, "seed": 3}, False),
     ],
 )
-@pytest.mark.parametrize("details", [True, False])
+@each_row("details", [True, False])
 def test_when_tokens_are_drawn(parameters: dict[str, Any], samples: bool, details: bool) -> None:
     sampling = generation({**parameters, "details": details}).sampling
     assert (sampling.temperature != 0) is samples
@@ -165,7 +166,7 @@ def test_when_tokens_are_drawn(parameters: dict[str, Any], samples: bool, detail
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("grammar", "guide"),
     [
         ({"type": "json", "value": SCHEMA}, {"json_schema": SCHEMA}),
@@ -183,7 +184,7 @@ def test_grammar(grammar: dict[str, Any], guide: dict[str, Any]) -> None:
     assert shown == {"json_schema": None, "regex": None} | guide
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("parameters", "stream", "tokens", "logprobs", "prompt_logprobs"),
     [
         ({"details": True}, False, True, 0, None),
@@ -209,7 +210,7 @@ def test_log_probabilities_only_where_shown(
     assert (made.sampling.logprobs, made.sampling.prompt_logprobs) == (logprobs, prompt_logprobs)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("path", "stream", "streams"),
     [
         ("/generate", True, False),
@@ -228,7 +229,7 @@ def test_what_streams(path: str, stream: bool | None, streams: bool) -> None:
 # --- What is refused ---
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "value", "expected"),
     [
         ("best_of", 17, "parameters.best_of: expected an integer from 1 to 16, got 17"),
@@ -268,12 +269,12 @@ def test_what_streams(path: str, stream: bool | None, streams: bool) -> None:
         ),
     ],
 )
-@pytest.mark.parametrize("stream", [True, False])
+@each_row("stream", [True, False])
 def test_refused_by_name(name: str, value: Any, expected: str, stream: bool) -> None:
     assert refused({name: value}, stream=stream) == expected
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("fields", "named"),
     [
         ({"inputs": ""}, "inputs"),
@@ -307,9 +308,9 @@ def test_unknown_names(caplog: pytest.LogCaptureFixture) -> None:
 # --- Routes ---
 
 
-@pytest.mark.parametrize("path", ["/generate", "/generate_stream", "/"])
-@pytest.mark.parametrize("compat", [True, False])
-@pytest.mark.parametrize("body", [b"{", b"", b'{"prompt": "a"}', b'{"inputs": ""}'])
+@each_row("path", ["/generate", "/generate_stream", "/"])
+@each_row("compat", [True, False])
+@each_row("body", [b"{", b"", b'{"prompt": "a"}', b'{"inputs": ""}'])
 def test_errors_on_its_own_routes(path: str, compat: bool, body: bytes) -> None:
     """The path tells the dialect before the body is read."""
     answer = receive(Request(body, path=path), msgspec.structs.replace(SETTINGS, tgi_compat=compat))

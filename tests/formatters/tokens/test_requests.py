@@ -14,6 +14,7 @@ from ...kit.answers.openai import CHAT, STRICT, TOOLS
 from ...kit.api.dialects import parse, receive
 from ...kit.api.options import typed_settings
 from ...kit.api.types import Conversation, Generation, ParsedRequest, Request, Response, Settings
+from ...kit.rows import each_row
 
 MESSAGES = CHAT["messages"]
 TEMPLATES = "a template is a program, and option.request_chat_template is false"
@@ -54,7 +55,7 @@ CHATS: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("body", CHATS, ids=str)
+@each_row("body", CHATS, ids=str)
 def test_a_conversation_is_a_chats(body: dict[str, Any]) -> None:
     made = generation("/tokenize", body)
     (chat,) = parse("openai", body, STRICT).generations
@@ -82,7 +83,7 @@ def test_a_model_that_embeds_has_tokens_too() -> None:
     assert generation("/detokenize", {"tokens": [1]}, settings).tokenize
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("path", "body", "message"),
     [
         ("/tokenize", {}, "prompt: expected a string, or a field messages, but there is none"),

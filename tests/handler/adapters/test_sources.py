@@ -9,16 +9,17 @@ import pytest
 from lmi.handler.adapters.sources import check_name, folder_of, folder_within
 
 from ...kit.api.errors import AdapterError
+from ...kit.rows import each_row
 
 
-@pytest.mark.parametrize(
+@each_row(
     "name", ["a", "a/b", "org/a.b/c", "a/update", "a b", "a.b", ".a", "...", "Ä-1_2", "a#1", "x" * 256, "\\", "日本"]
 )
 def test_names_that_may_be_registered(name: str) -> None:
     check_name(name)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "name",
     ["", ".", "..", "/a", "a/", "a//b", "a/../b", "./a", "/", "../a", "a\n", "a\x00", "a\x1b[1m", "x" * 257, "\udc80"],
 )

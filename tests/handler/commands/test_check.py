@@ -14,6 +14,7 @@ import pytest
 from ...kit.api.errors import OptionError
 from ...kit.api.handler import check_model_dir as check
 from ...kit.api.types import Settings
+from ...kit.installed import without_vllm
 
 
 @pytest.fixture
@@ -37,16 +38,10 @@ def safetensors(tensors: dict[str, object], data: bytes = b"") -> bytes:
 
 
 @pytest.fixture(autouse=True)
-def without_vllm(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whether or not vLLM is installed, only the tests that are marked see it."""
-    import importlib.util
-
-    if request.node.get_closest_marker("engine"):
-        return
-    find = importlib.util.find_spec
-    monkeypatch.setattr(
-        importlib.util, "find_spec", lambda name, package=None: None if name == "vllm" else find(name, package)
-    )
+def _without_vllm(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only the tests that are marked see it."""
+    if not request.node.get_closest_marker("engine"):
+        without_vllm(monkeypatch)
 
 
 def refused(model_dir: Path, **overrides: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import subprocess
@@ -16,17 +15,14 @@ from lmi.handler.commands.migrate import MigrateError, escaped, migrate
 from ...kit.api.errors import Fault, OptionError
 from ...kit.api.handler import check_model_dir, lmi_command
 from ...kit.api.options import read_properties
+from ...kit.installed import without_vllm
 
 
 @pytest.fixture(autouse=True)
-def without_vllm(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whether or not vLLM is installed, only the tests that are marked see it."""
-    if request.node.get_closest_marker("engine"):
-        return
-    find = importlib.util.find_spec
-    monkeypatch.setattr(
-        importlib.util, "find_spec", lambda name, package=None: None if name == "vllm" else find(name, package)
-    )
+def _without_vllm(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only the tests that are marked see it."""
+    if not request.node.get_closest_marker("engine"):
+        without_vllm(monkeypatch)
 
 
 ASYNC = {

@@ -8,8 +8,10 @@ import pytest
 
 from lmi.handler.djl.call_limit import NextCall, call_limit, start_limit
 
+from ...kit.rows import each_row
 
-@pytest.mark.parametrize(
+
+@each_row(
     ("option", "variable", "limit"),
     [
         ("", "", 108),

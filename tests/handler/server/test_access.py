@@ -18,6 +18,7 @@ from lmi.handler.server.access import Access, allowed_names, allowed_origins
 from ...kit.api.dialects import DIALECTS
 from ...kit.api.errors import ForbiddenError, OptionError
 from ...kit.api.handler import Service, application, started_service
+from ...kit.rows import each_row
 from ...kit.user_code.engine import ScriptedEngine
 
 LAPTOP = allowed_names(["127.0.0.1"], [])
@@ -92,14 +93,14 @@ REQUESTS: dict[str, tuple[dict[str, str], str | None]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("who", REQUESTS)
+@each_row("who", REQUESTS)
 def test_who_asks(who: str) -> None:
     headers, why = REQUESTS[who]
     assert refused(LAPTOP, **headers) == why
     assert refused(None, **headers) is None
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("addresses", "given", "names"),
     [
         (["127.0.0.1"], [], frozenset[str]()),
@@ -327,12 +328,12 @@ NO_ORIGINS = [
 ]
 
 
-@pytest.mark.parametrize("given", ORIGINS)
+@each_row("given", ORIGINS)
 def test_an_origin_is_as_browsers_write_it(given: str) -> None:
     assert allowed_origins([given]) == {ORIGINS[given]}
 
 
-@pytest.mark.parametrize("given", NO_ORIGINS)
+@each_row("given", NO_ORIGINS)
 def test_what_is_no_origin(given: str) -> None:
     with pytest.raises(OptionError, match=r"--allowed-origin .*: expected a page's scheme, name and port, as https://"):
         allowed_origins([APP, given])

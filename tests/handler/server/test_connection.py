@@ -17,6 +17,7 @@ from ...kit.api.handler import READ_HEADERS
 from ...kit.api.handler import headers_of as usual_headers
 from ...kit.api.types import Delta, Event, Finish, Started, Token
 from ...kit.hosts.local_server import Make, Running, answer, serving, until
+from ...kit.rows import each_row
 
 ASKED: dict[str, Any] = {"model": "any", "messages": [{"role": "user", "content": "Hi"}], "stream": True}
 LAST = Finish("eos", generated_tokens=1)
@@ -185,7 +186,7 @@ def test_nothing_to_write_is_not_the_end(running: Make) -> None:
         assert data.count(b"\r\n0\r\n") == 1
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("version", "status", "header", "expected"),
     [
         ("1.1", 200, "x", True),

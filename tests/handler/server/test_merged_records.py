@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 import pytest
 import uvicorn
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from uvicorn.server import ServerState
 
@@ -176,6 +176,7 @@ async def connected(
 
 
 @WAYS
+@settings(max_examples=40)
 @given(acts=ACTS, output=st.sampled_from(["jsonlines", "sse"]), merge=st.sampled_from(["true", "false"]))
 def test_whatever_comes_together_the_bytes_are_the_same(
     way: type[Connection], acts: list[Act], output: str, merge: str

@@ -21,6 +21,7 @@ from ...kit.api.errors import LmiError
 from ...kit.api.handler import Access, Service, Workers, application, dialect_of
 from ...kit.api.options import typed_settings
 from ...kit.api.types import JSON, Dialect, OpenApi, ParsedRequest, Payload, Request, Response, Route, Settings
+from ...kit.rows import each_row
 from ...kit.user_code.engine import ScriptedEngine
 
 SETTINGS = typed_settings()
@@ -68,7 +69,7 @@ VARIANTS = [
 NAMES = ["usual", "tgi_compat", "dynamic", "embed", "dialect", "trtllm"]
 
 
-@pytest.mark.parametrize("settings", VARIANTS, ids=NAMES)
+@each_row("settings", VARIANTS, ids=NAMES)
 def test_every_route_is_told_of_and_no_other(settings: Settings) -> None:
     there = {
         (route.path_format, method.lower())
@@ -97,12 +98,39 @@ def test_every_route_of_ours_is_described() -> None:
 
 
 @cache
-def check_schema(schema: str) -> None:
-    """Once for all documents: most of their schemas are the same."""
-    jsonschema.Draft202012Validator.check_schema(json.loads(schema))
+def check_schema(text: str) -> None:
+    """Each part once for all documents, as most are the same: around it, one that is a schema is as good as `true`."""
+    schema = json.loads(text)
+    for key, inner in schema.items() if isinstance(schema, dict) else ():
+        match key, inner:
+            case "properties" | "$defs", dict():
+                schema[key] = {name: checked(one) for name, one in inner.items()}
+            case "anyOf" | "oneOf" | "allOf" | "prefixItems", list():
+                schema[key] = [checked(one) for one in inner]
+            case "items" | "additionalProperties" | "not", dict():
+                schema[key] = checked(inner)
+            case _:
+                pass
+    jsonschema.Draft202012Validator.check_schema(schema)
 
 
-@pytest.mark.parametrize("settings", VARIANTS, ids=NAMES)
+def checked(schema: Any) -> bool:
+    check_schema(json.dumps(schema))
+    return True
+
+
+def test_a_part_that_is_no_schema_is_found() -> None:
+    for inner in ({"type": "strange"}, {"minimum": "1"}, 5):
+        for outer in (
+            {"properties": {"a": inner}},
+            {"anyOf": [{}, {"items": inner}]},
+            {"not": {"$defs": {"a": inner}}},
+        ):
+            with pytest.raises(jsonschema.SchemaError):
+                check_schema(json.dumps(outer))
+
+
+@each_row("settings", VARIANTS, ids=NAMES)
 def test_the_schemas_are_schemas_and_what_they_refer_to_is_there(settings: Settings) -> None:
     made = document_of(settings)
 
@@ -157,7 +185,7 @@ def request_schema(made: dict[str, Any], sample: Sample) -> Any:
     return jsonschema.Draft202012Validator(operation["requestBody"]["content"][JSON]["schema"])
 
 
-@pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.name)
+@each_row("sample", SAMPLES, ids=lambda sample: sample.name)
 def test_a_documented_sample_fits_the_requests_schema(sample: Sample) -> None:
     settings = msgspec.convert({**msgspec.structs.asdict(SETTINGS), **sample.settings}, Settings)
     received = receive(Request(json.dumps(sample.body).encode(), path=sample.path, query=sample.query), settings)
@@ -165,7 +193,7 @@ def test_a_documented_sample_fits_the_requests_schema(sample: Sample) -> None:
     request_schema(document_of(settings), sample).validate(sample.body)
 
 
-@pytest.mark.parametrize("sample", REFUSED, ids=lambda sample: sample.name)
+@each_row("sample", REFUSED, ids=lambda sample: sample.name)
 def test_what_the_schema_refuses_is_refused_in_the_form_that_is_told(sample: Sample) -> None:
     settings = msgspec.convert({**msgspec.structs.asdict(SETTINGS), **sample.settings}, Settings)
     made = document_of(settings)

@@ -26,6 +26,7 @@ from ...kit.api.types import (
     Started,
     Token,
 )
+from ...kit.rows import each_row
 
 SETTINGS = typed_settings(tgi_compat=True)
 BY_NAME: dict[str, Any] = {dialect.name: dialect for dialect in GENERATING}
@@ -80,8 +81,8 @@ def test_every_dialect_is_tried() -> None:
     assert set(BY_NAME) <= set(BODIES)
 
 
-@pytest.mark.parametrize("name", BY_NAME)
-@pytest.mark.parametrize("stream", [False, True])
+@each_row("name", BY_NAME)
+@each_row("stream", [False, True])
 def test_text_up_to_what_was_flagged_is_sent(name: str, stream: bool) -> None:
     call, cut = filtered(name, {**BODIES[name], "stream": stream})
     assert all(generation.stream and generation.tokens for generation in call.generations)
@@ -114,7 +115,7 @@ class Seen:
         return []
 
 
-@pytest.mark.parametrize("counts", [(1,) * 7, (7,), (3, 4), (5, 2), (6, 1), (4, 2, 1)], ids=repr)
+@each_row("counts", [(1,) * 7, (7,), (3, 4), (5, 2), (6, 1), (4, 2, 1)], ids=repr)
 def test_what_stays_does_not_depend_on_how_tokens_come_together(counts: tuple[int, ...]) -> None:
     texts = ["so ", "far ", "", "good, ", "very ba", "d", " indeed"]
     tokens = tuple(Token(n, text, -0.5) for n, text in enumerate(texts))
@@ -154,7 +155,7 @@ def test_a_filter_that_fails_while_tokens_are_judged_one_by_one_fails_the_reques
     assert "guard:fails raised ValueError: broken" in call.reply.failure.message
 
 
-@pytest.mark.parametrize("name", BY_NAME)
+@each_row("name", BY_NAME)
 def test_a_flagged_prompt_is_refused_with_the_prompts_field(name: str) -> None:
     body = json.loads(json.dumps(BODIES[name]).replace('"Hi"', '"bad"'))
     (field,) = [one for one in ("messages", "inputs", "input") if one in body]
@@ -307,7 +308,7 @@ def test_a_filter_that_fails_for_a_rendered_prompt_fails_the_request() -> None:
     assert not encoder.to_release
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("verdict", "reason"),
     [
         (None, None),

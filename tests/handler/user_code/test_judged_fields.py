@@ -33,6 +33,7 @@ from ...kit.api.types import (
     Token,
     TopToken,
 )
+from ...kit.rows import each_row
 
 SETTINGS = typed_settings(tgi_compat=True, reasoning_parser="deepseek_r1")
 FLAGGED = ("vile", "völe")
@@ -211,14 +212,14 @@ def test_every_dialect_is_tried() -> None:
     assert {dialect.name for dialect in GENERATING} == {dialect for dialect, _ in REQUESTS.values()}
 
 
-@pytest.mark.parametrize(("name", "stream", "script"), [*cases()])
+@each_row(("name", "stream", "script"), [*cases()])
 def test_what_is_flagged_is_nowhere_in_an_answer(name: str, stream: bool, script: str) -> None:
     n = 2 if script == "another sequence" else 1
     call, _ = FILTER.around(call_of(name, stream=stream, n=n))
     assert flagged(answered(call, script)) == set()
 
 
-@pytest.mark.parametrize("script", SCRIPTS)
+@each_row("script", SCRIPTS)
 def test_each_of_these_answers_has_it_without_a_filter(script: str) -> None:
     several = script == "another sequence"
     names = [name for name, (dialect, _) in REQUESTS.items() if dialect == "openai" or not several]
@@ -268,8 +269,8 @@ def told(script: str, *, tokens: bool, judge: ContentFilter | None) -> list[str]
     return [text for text in found if any(word in text for word in FLAGGED)]
 
 
-@pytest.mark.parametrize("tokens", [False, True], ids=["text", "tokens"])
-@pytest.mark.parametrize("script", SCRIPTS)
+@each_row("tokens", [False, True], ids=["text", "tokens"])
+@each_row("script", SCRIPTS)
 def test_a_formatter_can_read_nothing_that_is_flagged(script: str, tokens: bool) -> None:
     assert told(script, tokens=tokens, judge=None), "the script has nothing that is flagged"
     assert told(script, tokens=tokens, judge=FILTER) == []

@@ -19,6 +19,7 @@ from ...kit.api.handler import check_model_dir as check
 from ...kit.api.options import make_settings
 from ...kit.engines.start import own_process
 from ...kit.paths import USER_CODE
+from ...kit.rows import each_row
 
 ASK = [{"role": "user", "content": "Hello"}]
 BODIES: dict[str, dict[str, Any]] = {
@@ -58,7 +59,7 @@ def http(model_dir: Path) -> Iterator[TestClient]:
         sys.path[:] = before
 
 
-@pytest.mark.parametrize("dialect", BODIES)
+@each_row("dialect", BODIES)
 def test_the_engine_serves_every_dialect(http: TestClient, dialect: str) -> None:
     assert set(BODIES) == {"shout", *(known.name for known in GENERATING)}
     headers = {"x-amzn-sagemaker-custom-attributes": f"dialect={dialect}"}

@@ -10,6 +10,7 @@ import pytest
 from lmi.model.adapters.shapes import bytes_of_slot, modules_of, tensor_faults
 
 from ...kit.adapters import LLAMA, SEVEN, adapter_tensors
+from ...kit.rows import each_row
 
 Shapes = dict[str, tuple[int, ...]]
 LAYER = "base_model.model.model.layers.0."
@@ -38,15 +39,15 @@ STATED = ("qwen3", "gemma", "gemma2", "gemma3_text", "ministral3", "exaone4", "e
 WITH_HEADS = {"head_dim": 24}
 
 
-@pytest.mark.parametrize("kind", [*DIVIDED, *STATED, "mixtral", "qwen2_moe", "qwen3_moe"])
+@each_row("kind", [*DIVIDED, *STATED, "mixtral", "qwen2_moe", "qwen3_moe"])
 def test_what_fits(kind: str) -> None:
     for more in ({}, WITH_HEADS):
         base = {**LLAMA, "model_type": kind, **more}
         assert faults(shapes_of(base), base) == []
 
 
-@pytest.mark.parametrize("kind", [*DIVIDED, *STATED])
-@pytest.mark.parametrize(
+@each_row("kind", [*DIVIDED, *STATED])
+@each_row(
     ("other", "name", "said"),
     [
         ({"hidden_size": 16}, "self_attn.q_proj.lora_A", "[8, 16], but the base has 32 inputs there"),
@@ -214,7 +215,7 @@ def test_the_memory_of_a_slot_for_some_modules() -> None:
     assert bytes_of_slot(LLAMA, 16, 2, {"lm_head", "o_proj"}) == (2 * 64 + 96) * 16 * 2
 
 
-@pytest.mark.parametrize(
+@each_row(
     "base",
     [
         None,

@@ -23,6 +23,7 @@ from ...kit.api.engine import public_address as public
 from ...kit.api.errors import OptionError
 from ...kit.api.options import ImageRules, make_settings
 from ...kit.models.pictures import Site, png, serving
+from ...kit.rows import each_row
 
 PICTURE = png()
 HERE = ("127.0.0.1/32",)
@@ -48,7 +49,7 @@ def refused(url: str, most: int = 1 << 20, **rules: Any) -> str:
     return message
 
 
-@pytest.mark.parametrize(
+@each_row(
     "path",
     [
         "a.png", "a.png?x=1&y=%20", "typed/image/webp/a.png", "typed/application/octet-stream/a.png",
@@ -66,7 +67,7 @@ def test_a_path_arrives_as_it_was_given(served: tuple[Site, int]) -> None:
     assert site.asked[-1] == "/%C3%B6%2Fb?q=%C3%A4"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("path", "reason"),
     [
         ("status/404", "its server responded with status 404"),
@@ -146,7 +147,7 @@ def test_addresses_that_are_not_public_are_refused(host: str) -> None:
     )
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("address", "is_public"),
     [
         ("8.8.8.8", True), ("93.184.215.14", True), ("2606:4700::1111", True), ("::ffff:8.8.8.8", True),
@@ -270,7 +271,7 @@ def test_a_url(url: str, parts: tuple[bool, str, int, str, str]) -> None:
     assert (target.secure, target.host, target.port, target.path, target.header) == parts
 
 
-@pytest.mark.parametrize(
+@each_row(
     "url",
     [
         "http://", "http:///a", "ftp://example.com/a", "//example.com/a", "http://user@example.com/",
@@ -361,7 +362,7 @@ def test_the_options() -> None:
     assert not given.keys() & settings.engine_arguments.keys()
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "value", "expected"),
     [
         ("allowed_media_domains", "https://example.com", "hosts without scheme and port"),

@@ -18,6 +18,7 @@ from ...kit.api.errors import LmiError, ParameterError, UnsupportedError
 from ...kit.api.options import ImageRules
 from ...kit.api.types import Conversation, EngineInfo, EngineStats, Event, Generation, Prompt, Sampling, said
 from ...kit.models.pictures import Site, bomb, data_url, png, serving
+from ...kit.rows import each_row
 
 PICTURE = png()
 FIELD = "prompt.messages[0].content[1].url"
@@ -66,7 +67,7 @@ def test_a_data_url(head: str) -> None:
     assert data_url_bytes(head + data_url(PICTURE).partition(",")[2], budget()) == PICTURE
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("url", "reason"),
     [
         ("data:", "expected a data URL as data:image/png;base64,..."),
@@ -89,7 +90,7 @@ def test_data_urls_that_are_refused(url: str, reason: str) -> None:
     assert str(caught.value).startswith(reason)
 
 
-@pytest.mark.parametrize("length", range(1, 8))
+@each_row("length", range(1, 8))
 def test_the_bytes_of_data_urls_are_limited(length: int) -> None:
     data = b"\x89" * length
     assert data_url_bytes(data_url(data), budget(length)) == data
@@ -140,7 +141,7 @@ TIFF = b"II*\0\x08\0\0\0\0\0\0\0\0\0"
 EPS = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 10 10\n%%EndComments\nshowpage\n"
 
 
-@pytest.mark.parametrize("data", [b"", b"<html>", SVG, TIFF, EPS, b"\x89PNG\r\n\x1a\n", b"GIF89a", b"RIFF\0\0\0\0WEBP"])
+@each_row("data", [b"", b"<html>", SVG, TIFF, EPS, b"\x89PNG\r\n\x1a\n", b"GIF89a", b"RIFF\0\0\0\0WEBP"])
 def test_what_is_no_image_is_refused(data: bytes) -> None:
     message = checked(data)
     assert "expected an image of one of the formats JPEG, PNG, WEBP, GIF, BMP" in message or "cannot be read" in message
@@ -364,7 +365,7 @@ def test_images_share_what_a_prompt_may_have(served: tuple[Site, str]) -> None:
     )
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("url", "reason"),
     [
         (data_url(b"<html>"), "expected an image of one of the formats"),

@@ -12,6 +12,7 @@ from lmi.model.options.adapter_options import RANKS, AdapterOptions
 
 from ...kit.api.errors import OptionError
 from ...kit.api.options import notes_of
+from ...kit.rows import each_row
 
 
 def settings(directory: str | Path = "/opt/ml/model", /, **properties: str) -> Settings:
@@ -41,7 +42,7 @@ def test_the_defaults(tmp_path: Path) -> None:
     assert settings("org/name").adapters.adapters_registry == ""
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "modules"),
     [
         ("a=/x", (("a", "/x"),)),
@@ -58,7 +59,7 @@ def test_folders_of_adapters(text: str, modules: tuple[tuple[str, str], ...]) ->
     assert settings(lora_modules=text).adapters.lora_modules == modules
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     ["a", "=x", "a=", "/a=/x", "a//b=/x", "../a=/x", "a=/x a=/y", '[{"name": "a"}]', "[1]", '{"name": "a"', "[" * 9000],
 )
@@ -92,7 +93,7 @@ def test_the_environment_says_them_too(tmp_path: Path) -> None:
     assert (adapters.enable_lora, adapters.max_loras) == (True, 2)
 
 
-@pytest.mark.parametrize("rank", RANKS)
+@each_row("rank", RANKS)
 def test_ranks_that_may_be(rank: int) -> None:
     assert settings(max_lora_rank=str(rank)).adapters.max_lora_rank == rank
 
@@ -105,7 +106,7 @@ def test_of_other_ranks_the_nearest_that_holds_them_is_named(rank: str, nearest:
     )
 
 
-@pytest.mark.parametrize("rank", ["513", "0", "-8", "16.0", "all", "²"])
+@each_row("rank", ["513", "0", "-8", "16.0", "all", "²"])
 def test_what_no_rank_holds_or_what_is_none_is_refused(rank: str) -> None:
     message = refused(max_lora_rank=rank)
     assert message.startswith("option.max_lora_rank: expected one of 1, 8, 16, 32, 64, 128, 256, 320, 512")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -15,6 +16,7 @@ from lmi.model.options.option import Option, declared
 from lmi.model.options.settings import Limits, Settings
 
 from ...kit.paths import ROOT
+from ...kit.rows import each_row
 
 
 class Declares(msgspec.Struct, kw_only=True):
@@ -40,7 +42,7 @@ COMPLETED = [
 ]
 
 
-@pytest.mark.parametrize(("field", "name", "kind", "default", "expected"), COMPLETED)
+@each_row(("field", "name", "kind", "default", "expected"), COMPLETED)
 def test_what_the_field_says_completes_the_option(
     field: str, name: str, kind: str, default: str, expected: str
 ) -> None:
@@ -62,7 +64,7 @@ TEXTS: list[tuple[str, str, object]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("field", "text", "value"), TEXTS)
+@each_row(("field", "text", "value"), TEXTS)
 def test_a_text_is_read_by_the_fields_type(field: str, text: str, value: object) -> None:
     if value is None:
         with pytest.raises(ValueError, match=OPTIONS[field].expected):
@@ -71,16 +73,22 @@ def test_a_text_is_read_by_the_fields_type(field: str, text: str, value: object)
         assert OPTIONS[field].value(text) == value
 
 
-def reads(path: Path, owners: set[str]) -> set[str]:
-    """Attributes that the file reads of what is called `owners`: `settings.dtype`, `self._settings.dtype`."""
-    found: set[str] = set()
+@cache
+def attributes(path: Path) -> list[tuple[str, str]]:
+    """What the file reads, and of what: `settings.dtype` and `self._settings.dtype` are of `settings`, `_settings`."""
+    found: list[tuple[str, str]] = []
     for node in ast.walk(ast.parse(path.read_text("utf-8"))):
         match node:
-            case ast.Attribute(value=ast.Name(id=owner) | ast.Attribute(attr=owner), attr=name) if owner in owners:
-                found.add(name)
+            case ast.Attribute(value=ast.Name(id=owner) | ast.Attribute(attr=owner), attr=name):
+                found.append((owner, name))
             case _:
                 pass
     return found
+
+
+def reads(path: Path, owners: set[str]) -> set[str]:
+    """Attributes that the file reads of what is called `owners`."""
+    return {name for owner, name in attributes(path) if owner in owners}
 
 
 @pytest.mark.parametrize(

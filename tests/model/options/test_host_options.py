@@ -14,6 +14,7 @@ from lmi.model.options import Settings, load_settings, settings_of
 from lmi.model.options.table import option_named
 
 from ...kit.api.errors import OptionError
+from ...kit.rows import each_row
 
 # Name, value, the place in DJL Serving's source.
 ADDED = [
@@ -61,8 +62,8 @@ def settings(**properties: str) -> Settings:
     return settings_of(properties, model_dir="/opt/ml/model")
 
 
-@pytest.mark.parametrize("mode", MODES, ids=str)
-@pytest.mark.parametrize(("name", "value"), [(name, value) for name, value, _ in ADDED])
+@each_row("mode", MODES, ids=str)
+@each_row(("name", "value"), [(name, value) for name, value, _ in ADDED])
 def test_what_the_host_adds_is_taken(name: str, value: str, mode: dict[str, str]) -> None:
     if name == "batchifier" and mode.get("batch_size") is None:
         # The size is one of SERVING_BATCH_SIZE or POST /models, which no option tells of.
@@ -134,7 +135,7 @@ HOST = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("name", HOST)
+@each_row("name", HOST)
 def test_the_hosts_own_are_never_unknown(name: str) -> None:
     taken = settings(**{name: "1"})
     assert taken.host == ({name: "1"} if name != "env" else {})

@@ -11,6 +11,7 @@ from lmi.model.options.lmcache import naming_lmcache
 
 from ...kit.api.errors import OptionError
 from ...kit.api.options import make_settings, notes_of, settings_of
+from ...kit.rows import each_row
 
 CONNECTOR = '{"kv_connector":"LMCacheConnectorV1", "kv_role":"kv_both"}'
 
@@ -52,7 +53,7 @@ BESIDE: list[tuple[dict[str, str], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("beside", "said"), BESIDE, ids=str)
+@each_row(("beside", "said"), BESIDE, ids=str)
 def test_what_automatic_configuration_excludes(beside: dict[str, str], said: str) -> None:
     with pytest.raises(OptionError) as caught:
         settings_of({"lmcache_auto_config": "true", **beside}, model_dir="/opt/ml/model")

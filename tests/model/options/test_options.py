@@ -17,6 +17,7 @@ from lmi.model.options.table import OPTIONS, option_named, options_table
 from ...kit.api.errors import OptionError
 from ...kit.api.options import notes_of
 from ...kit.paths import ROOT
+from ...kit.rows import each_row
 
 
 def settings(**properties: str) -> Settings:
@@ -52,7 +53,7 @@ DEFAULTS = {
 }
 
 
-@pytest.mark.parametrize(("name", "value"), DEFAULTS.items())
+@each_row(("name", "value"), DEFAULTS.items())
 def test_default(name: str, value: object) -> None:
     assert getattr(settings(), name) == value
 
@@ -114,7 +115,7 @@ TYPED: list[tuple[str, str, str, object]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "text", "attribute", "value"), TYPED)
+@each_row(("name", "text", "attribute", "value"), TYPED)
 def test_typed(name: str, text: str, attribute: str, value: object) -> None:
     assert getattr(settings(**{name: text}), attribute) == value
 
@@ -137,7 +138,7 @@ PASSED = [
 ]
 
 
-@pytest.mark.parametrize(("name", "text", "argument", "value"), PASSED)
+@each_row(("name", "text", "argument", "value"), PASSED)
 def test_engine_argument(name: str, text: str, argument: str, value: str) -> None:
     assert settings(**{name: text}).engine_arguments[argument] == value
 
@@ -197,7 +198,7 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize(("name", "text", "said"), WRONG)
+@each_row(("name", "text", "said"), WRONG)
 def test_refused(name: str, text: str, said: str) -> None:
     message = refused(**{name: text})
     assert said in message
@@ -237,7 +238,7 @@ BACKENDS: list[tuple[dict[str, str], str, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("properties", "backend", "rolling_batch"), BACKENDS, ids=str)
+@each_row(("properties", "backend", "rolling_batch"), BACKENDS, ids=str)
 def test_backend(properties: dict[str, str], backend: str, rolling_batch: str) -> None:
     taken = settings(**properties)
     assert (taken.backend, taken.rolling_batch) == (backend, rolling_batch)
@@ -269,10 +270,10 @@ def test_transformers_modelling_runs_on_vllm(given: dict[str, str], why: str) ->
     assert "model_impl" not in settings(rolling_batch="vllm").engine_arguments
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "value"), [("backend", "transformers"), ("rolling_batch", "scheduler"), ("rolling_batch", "hf-accelerate")]
 )
-@pytest.mark.parametrize("task", ["text-ranking", "text-classification"])
+@each_row("task", ["text-ranking", "text-classification"])
 def test_scores_need_vllms_own_modelling(task: str, name: str, value: str) -> None:
     expected = f"option.{name}: expected vLLM's own modelling with option.task={task}, got {value!r}"
     assert refused(task=task, **{name: value}) == expected
@@ -288,7 +289,7 @@ def test_options_that_transformers_has_and_vllm_calls_otherwise() -> None:
     assert "quantization" not in settings(load_in_4bit="false").engine_arguments
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("given", "dynamic"),
     [
         ({"rolling_batch": "disable"}, True),
@@ -411,7 +412,7 @@ def test_what_only_a_draft_model_gives_a_meaning(tmp_path: Path) -> None:
     assert caught.value.message == said
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("given", "size"),
     [
         ({}, 256),
@@ -522,7 +523,7 @@ FILES: list[tuple[str, dict[str, str]]] = [
 ]
 
 
-@pytest.mark.parametrize(("text", "entries"), FILES)
+@each_row(("text", "entries"), FILES)
 def test_properties_file(text: str, entries: dict[str, str]) -> None:
     assert read_properties(text) == entries
 

@@ -10,6 +10,7 @@ from lmi.model.options import settings_of
 from lmi.model.options.session_options import SessionOptions
 
 from ...kit.api.errors import OptionError
+from ...kit.rows import each_row
 
 
 def options(**given: str) -> SessionOptions:
@@ -36,7 +37,7 @@ TAKEN: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize(("name", "values"), TAKEN.items(), ids=TAKEN)
+@each_row(("name", "values"), TAKEN.items(), ids=TAKEN)
 def test_what_is_taken(name: str, values: dict[str, Any]) -> None:
     for text, value in values.items():
         assert getattr(options(**{name: text}), name) == value

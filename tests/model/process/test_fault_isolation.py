@@ -23,6 +23,7 @@ from ...kit.api.errors import LmiError
 from ...kit.api.options import typed_settings
 from ...kit.api.types import Delta, EngineEvent, Failed, Generation, Sampling
 from ...kit.paths import ENGINE_FAULTS
+from ...kit.rows import each_row
 
 NEIGHBOUR = "many tokens"
 ANSWER = "".join(f"{step} " for step in range(50)) + "an answer"
@@ -127,6 +128,8 @@ TABLE = [
     Row("a sink", "a fault in the sink", at="sink", said="could not be delivered: KeyError"),
     Row("the sink that ranks", "a fault", sampling=Sampling(best_of=2), at="ranking", said="KeyError"),
     Row("a listener", "a fault", said=None, at="listener"),
+]
+NUMBERS = [
     Row("the engine's numbers", "a fault in stats", "fault in stats", said=None),
     # A second time it is not logged.
     Row("the engine's numbers cannot be sent", "", "odd stats", said=None),
@@ -137,6 +140,18 @@ TABLE = [
 def test_a_fault_ends_its_own_request_alone(
     running: Running, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, row: Row
 ) -> None:
+    alone(running, monkeypatch, caplog, row)
+
+
+@each_row("row", NUMBERS, ids=lambda row: row.boundary)
+def test_a_fault_of_the_numbers_ends_no_request(
+    running: Running, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, row: Row
+) -> None:
+    alone(running, monkeypatch, caplog, row)
+
+
+def alone(running: Running, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, row: Row) -> None:
+    """What the row says fails, its own request only, and is logged."""
     engine = running.engine
     logged_before = len(running.process_log.read_text())
     neighbour = Asked(engine, NEIGHBOUR, PLAIN)

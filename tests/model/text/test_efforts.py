@@ -10,6 +10,7 @@ import pytest
 from lmi.model.text.efforts import ORDER, Efforts, effort_of
 
 from ...kit.api.errors import OptionError, ParameterError
+from ...kit.rows import each_row
 
 EFFORTS: list[tuple[dict[str, Any], tuple[str, ...], str | None]] = [
     ({}, ("none", "high"), None),
@@ -48,7 +49,7 @@ EFFORTS: list[tuple[dict[str, Any], tuple[str, ...], str | None]] = [
 ]
 
 
-@pytest.mark.parametrize(("given", "known", "expected"), EFFORTS)
+@each_row(("given", "known", "expected"), EFFORTS)
 def test_the_effort_is_one_that_the_model_knows(
     given: dict[str, Any], known: tuple[str, ...], expected: str | None
 ) -> None:
@@ -93,7 +94,7 @@ FITTED: list[tuple[Efforts, Any, Any]] = [
 ]
 
 
-@pytest.mark.parametrize(("efforts", "given", "fitted"), FITTED)
+@each_row(("efforts", "given", "fitted"), FITTED)
 def test_what_a_prompt_is_made_with(efforts: Efforts, given: Any, fitted: Any) -> None:
     for _ in range(2):
         assert efforts.fitted({"reasoning_effort": given, "other": 1}) == {"reasoning_effort": fitted, "other": 1}
@@ -136,7 +137,7 @@ DEFAULTS: list[tuple[Efforts, dict[str, Any], str | None]] = [
 ]
 
 
-@pytest.mark.parametrize(("efforts", "given", "expected"), DEFAULTS)
+@each_row(("efforts", "given", "expected"), DEFAULTS)
 def test_a_wrong_default_ends_the_start(efforts: Efforts, given: dict[str, Any], expected: str | None) -> None:
     if expected is None:
         efforts.check(given)

@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 
 from lmi.model.text.grammar_limits import Costs, grammar_costs, regex_costs, schema_costs
 
+from ...kit.rows import each_row
+
 COUNTS = "counts within counts"
 DEEP = "nested too deeply"
 LONG = "too long"
@@ -207,7 +209,7 @@ CASES: list[tuple[Callable[[str], Costs], str, str | None]] = [
 ]
 
 
-@pytest.mark.parametrize(("costs", "text", "fault"), CASES, ids=range(len(CASES)))
+@each_row(("costs", "text", "fault"), CASES, ids=range(len(CASES)))
 def test_a_guide(costs: Callable[[str], Costs], text: str, fault: str | None) -> None:
     said = fault_of(costs, text)
     assert said is None if fault is None else fault in str(said)

@@ -26,6 +26,7 @@ from lmi.model.text.prompt_limits import (
 
 from ...kit.api.errors import ContextError, ParameterError
 from ...kit.api.types import Generation, Sampling
+from ...kit.rows import each_row
 
 WORDS = re.compile(r" ?[a-z]+|\S|\s")
 
@@ -73,10 +74,8 @@ def test_only_what_is_beyond_twice_the_allowed_number_is_certain(more: int, refu
         assert next(counts, None) is None
 
 
-@pytest.mark.parametrize("keep", [1, 1000, 20_000])
-@pytest.mark.parametrize(
-    "text", ["some words of a text that goes on, " * 200_000, "ab" * 2_000_000], ids=["words", "one"]
-)
+@each_row("keep", [1, 1000, 20_000])
+@each_row("text", ["some words of a text that goes on, " * 200_000, "ab" * 2_000_000], ids=["words", "one"])
 def test_the_part_that_is_kept(text: str, keep: int) -> None:
     """The same tokens as of the whole text, of a part that has hardly more."""
     counted = Counted()
@@ -184,7 +183,7 @@ AGENTS = {
 }
 
 
-@pytest.mark.parametrize("case", TOO_LONG)
+@each_row("case", TOO_LONG)
 def test_agents_know_a_prompt_that_is_too_long(case: str) -> None:
     call, message = TOO_LONG[case]
     with pytest.raises(ContextError) as caught:

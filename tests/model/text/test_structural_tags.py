@@ -9,6 +9,8 @@ import pytest
 
 from lmi.model.text.structural_tags import check_structural_tag
 
+from ...kit.rows import each_row
+
 SLOW = "((a{1,100}){1,100}){1,100}"
 OBJECT = {"type": "json_schema", "json_schema": {"type": "object"}}
 
@@ -24,7 +26,7 @@ def tagged(content: Any, **more: Any) -> Any:
     return {"type": "tag", "begin": "<a>", "content": content, "end": "</a>", **more}
 
 
-@pytest.mark.parametrize(
+@each_row(
     "tag",
     [
         {"format": OBJECT},
@@ -45,7 +47,7 @@ def test_a_tag(tag: Any) -> None:
     check_structural_tag(json.dumps(tag))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("tag", "message"),
     [
         ([], "expected an object"),

@@ -10,6 +10,7 @@ from lmi.model.text.template_messages import image_urls
 
 from ...kit.api.conversation import Call, Image, Message, Part, Text, forget_former_use
 from ...kit.api.types import template_messages
+from ...kit.rows import each_row
 
 Given = Message | dict[str, Any]
 
@@ -121,7 +122,7 @@ MADE: dict[str, tuple[list[Given], list[dict[str, Any]]]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", MADE)
+@each_row("name", MADE)
 def test_what_templates_get(name: str) -> None:
     given, expected = MADE[name]
     assert template_messages(given) == expected
@@ -164,7 +165,7 @@ def test_dicts_are_not_changed() -> None:
     assert same is ODD or same == ODD
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("message", "expected"),
     [
         (Message("user", "a"), []),
@@ -202,7 +203,7 @@ def test_calls_of_answers_in_a_row_have_their_results_in_order() -> None:
     assert [one["tool_call_id"] for one in template_messages(again) if one["role"] == "tool"] == ["a", "b", "a", "c"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("content", "made"),
     [
         ((), None),

@@ -10,6 +10,8 @@ from lmi.handler.commands.checks.workers import of_workers
 
 from ....kit.api.handler import check_model_dir as check
 from ....kit.api.options import load_settings
+from ....kit.installed import without_vllm
+from ....kit.rows import each_row
 
 ONLY = "DJL Serving starts one worker only, on the first devices, and none without a GPU"
 SHARE = (
@@ -24,7 +26,7 @@ def unknown(name: str, known: str) -> str:
     return f"warning: option.{name}: {counts}: set option.{known}=2"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("options", "said"),
     [
         ({}, []),
@@ -47,7 +49,8 @@ def test_lines(options: dict[str, str], said: list[str]) -> None:
     assert [str(finding) for finding in of_workers(settings, options)] == said
 
 
-def test_lmi_check_says_it(tmp_path: Path) -> None:
+def test_lmi_check_says_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    without_vllm(monkeypatch)
     (tmp_path / "serving.properties").write_text("option.entryPoint=lmi.handler\nmaxWorkers=2\n")
     said = check(tmp_path, {"option.load_format": "dummy"}, environment={}, files=False)
     assert f"warning: maxWorkers=2: {SHARE}" in said

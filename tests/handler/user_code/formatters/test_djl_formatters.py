@@ -37,6 +37,7 @@ from ....kit.api.types import (
     Token,
 )
 from ....kit.djl import hosting
+from ....kit.rows import each_row
 
 lmi, openai, tgi = map(named, ("lmi", "openai", "tgi"))
 
@@ -305,7 +306,7 @@ FORMATTED: list[tuple[Any, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("returned", "text"), FORMATTED, ids=[text for _, text in FORMATTED])
+@each_row(("returned", "text"), FORMATTED, ids=[text for _, text in FORMATTED])
 def test_what_may_be_returned(returned: Any, text: str) -> None:
     assert text_of(returned, Function(str, "f", WORKERS)) == text
 

@@ -19,6 +19,7 @@ from ....kit.api.engine import engine_arguments, registered_parsers
 from ....kit.api.errors import Fault, OptionError
 from ....kit.api.options import ARGUMENTS, PREFIX, TGI, make_settings, option_named
 from ....kit.paths import DOCS
+from ....kit.rows import each_row
 
 GIVEN = {
     "max_prompt_tokens": "256", "max_model_len": "256", "max_rolling_batch_size": "8", "gpu_memory_utilization": "0.8",
@@ -70,7 +71,7 @@ def settings_by(advice: Any) -> Any:
     return make_settings(**written)
 
 
-@pytest.mark.parametrize(("name", "row"), ROWS, ids=[f"{name} {row.value}" for name, row in ROWS])
+@each_row(("name", "row"), ROWS, ids=[f"{name} {row.value}" for name, row in ROWS])
 def test_what_is_said_of_a_name(name: str, row: Row) -> None:
     assert option_named(name) is None
     for text in texts(name, row):
@@ -87,7 +88,7 @@ def test_what_is_said_of_a_name(name: str, row: Row) -> None:
             assert refused({name: text}) == sentence(advice, name, text)
 
 
-@pytest.mark.parametrize(("name", "row"), VALUE_ROWS, ids=[f"{name} {row.value}" for name, row in VALUE_ROWS])
+@each_row(("name", "row"), VALUE_ROWS, ids=[f"{name} {row.value}" for name, row in VALUE_ROWS])
 def test_what_is_said_of_a_value(name: str, row: Row) -> None:
     for text in texts(name, row):
         advice = on_value(name, text)
@@ -118,7 +119,7 @@ CONVERTED = {
 """What TGI's names are given as that do not take any number."""
 
 
-@pytest.mark.parametrize(("name", "variable"), [row for row in SERVERS if row[0] not in OPTIONS | NEWER])
+@each_row(("name", "variable"), [row for row in SERVERS if row[0] not in OPTIONS | NEWER])
 def test_what_is_said_of_a_servers_name(name: str, variable: Any) -> None:
     advice = on_name(name, CONVERTED.get(name, "8"))
     assert advice is not None
@@ -127,14 +128,14 @@ def test_what_is_said_of_a_servers_name(name: str, variable: Any) -> None:
     assert sentence(advice, name, CONVERTED.get(name, "8")) in refused({name: CONVERTED.get(name, "8")})
 
 
-@pytest.mark.parametrize("name", sorted(NEWER))
+@each_row("name", sorted(NEWER))
 def test_what_only_the_newer_vllm_has(name: str) -> None:
     why = "vLLM 0.26.0 does not have it, vLLM 0.32 does"
     assert unknown(name, "1", "vLLM 0.26.0", ()) == Fault(name, why)
     assert make_settings(**{name: "1"}).engine_arguments[name] == "1"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "question"),
     [
         ("max_model_length", "option.max_model_len"),

@@ -8,6 +8,7 @@ import pytest
 
 from ....kit.api.errors import OptionError
 from ....kit.api.options import load_settings, make_settings, settings_of
+from ....kit.rows import each_row
 
 
 def refused(**options: str) -> str:
@@ -43,9 +44,7 @@ NAMES = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("options", "message"), NAMES, ids=lambda one: next(iter(one)) if isinstance(one, dict) else ""
-)
+@each_row(("options", "message"), NAMES, ids=lambda one: next(iter(one)) if isinstance(one, dict) else "")
 def test_what_to_write_instead(options: dict[str, str], message: str) -> None:
     assert message in refused(**options)
 
@@ -88,7 +87,7 @@ MISREAD = [
 ]
 
 
-@pytest.mark.parametrize(("name", "text", "meant"), MISREAD)
+@each_row(("name", "text", "meant"), MISREAD)
 def test_quotes_and_comments_are_part_of_a_value(name: str, text: str, meant: str) -> None:
     """java.util.Properties: a comment is a line of its own, and quotes are letters as any other."""
     message = refused(**{name: text})
@@ -97,7 +96,7 @@ def test_quotes_and_comments_are_part_of_a_value(name: str, text: str, meant: st
     make_settings(**{name: meant})
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "text"),
     [
         ("chat_template", "{# nobody #}{{ messages[0]['content'] }} # \"{{ x }}\""),

@@ -6,6 +6,7 @@ import pytest
 
 from ....kit.api.errors import OptionError
 from ....kit.api.options import make_settings
+from ....kit.rows import each_row
 
 HOSTS = {"nnodes": "2", "master_addr": "leader"}
 
@@ -24,7 +25,7 @@ SIZES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("given", SIZES)
+@each_row("given", SIZES)
 def test_sizes(given: str) -> None:
     options, size = SIZES[given]
     assert make_settings(**options).engine_arguments.get("tensor_parallel_size") == size
@@ -49,7 +50,7 @@ FAULTS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("fault", FAULTS)
+@each_row("fault", FAULTS)
 def test_what_does_not_go_together(fault: str) -> None:
     options, message = FAULTS[fault]
     with pytest.raises(OptionError) as refused:

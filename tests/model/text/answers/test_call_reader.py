@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from lmi.model.text.answers.call_reader import BESIDE, FORMS, CallForm, CallReader, form_of
+
+from ....kit.rows import each_row
 
 TAGGED = CallForm(("<call>",), "</call>")
 LAST = CallForm(("[",))
@@ -62,7 +63,7 @@ CASES: dict[str, tuple[CallForm, str, list[Any]]] = {
 }
 
 
-@pytest.mark.parametrize("name", CASES)
+@each_row("name", CASES)
 def test_any_split_gives_the_same(name: str) -> None:
     form, text, expected = CASES[name]
     assert told(form, [text]) == expected

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from lmi.model.text.answers.forced_calls import ForcedCalls
 
 from ....kit.answers.events import JoinedCall, join_calls
+from ....kit.rows import each_row
 
 letters = st.text(st.characters(exclude_categories=["Cs"]), max_size=8) | st.text('{}[]",\\:/ \n', max_size=8)
 values = st.recursive(
@@ -60,8 +61,8 @@ def test_a_named_call_is_as_it_was_written(
     assert ([(call.name, call.text) for call in found], rest) == ([("f", text)], "")
 
 
-@pytest.mark.parametrize("at", [[], [*range(100)]], ids=["whole", "letters"])
-@pytest.mark.parametrize(
+@each_row("at", [[], [*range(100)]], ids=["whole", "letters"])
+@each_row(
     ("text", "calls", "rest"),
     [
         ('[{"parameters": {"a": "}"}, "name": "f"}]', [("f", '{"a": "}"}')], ""),

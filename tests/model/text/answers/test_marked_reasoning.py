@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from lmi.model.text.answers.marked_reasoning import MARKED, MarkedReasoning
+
+from ....kit.rows import each_row
 
 CASES = {
     ("granite", "Here is my thought process: Hm.\nHere is my response: Yes."): (" Hm.\n", " Yes."),
@@ -24,7 +25,7 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize(("name", "text"), CASES)
+@each_row(("name", "text"), CASES)
 def test_any_split_gives_the_same(name: str, text: str) -> None:
     @given(st.lists(st.integers(0, len(text)), max_size=6))
     def split(cuts: list[int]) -> None:

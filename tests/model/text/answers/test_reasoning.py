@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import pytest
-
 from lmi.model.text.answers.reasoning import Reasoning
+
+from ....kit.rows import each_row
 
 START, END, EOS, BLANK = 1, 2, 3, 4
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("prompt", "ids", "open_"),
     [
         ([8, EOS, 9], [9], False),
@@ -34,7 +34,7 @@ def test_only_what_stands_behind_the_last_message_says_whether_an_answer_thinks(
     assert reasoning.prompt == prompt
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("ids", "begun"),
     [
         ([START], True),

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from lmi.model.vllm.guides.schema_places import TRIALS, fault_place, passed_over, schemas_in
+
+from ....kit.rows import each_row
 
 
 def test_the_schemas_within_a_schema_come_before_it() -> None:
@@ -43,7 +43,7 @@ FAULTS: dict[str, tuple[Any, tuple[str, ...], str]] = {
 }
 
 
-@pytest.mark.parametrize(("schema", "keywords", "place"), FAULTS.values(), ids=FAULTS)
+@each_row(("schema", "keywords", "place"), FAULTS.values(), ids=FAULTS)
 def test_the_place_of_a_fault(schema: Any, keywords: tuple[str, ...], place: str) -> None:
     assert fault_place(schema, without(*keywords)) == place
 
@@ -82,7 +82,7 @@ LOST: dict[str, tuple[Any, list[str]]] = {
 }
 
 
-@pytest.mark.parametrize(("schema", "places"), LOST.values(), ids=LOST)
+@each_row(("schema", "places"), LOST.values(), ids=LOST)
 def test_what_xgrammar_takes_no_notice_of(schema: Any, places: list[str]) -> None:
     """Each alike in test_backends_keywords.py, where xgrammar is asked itself."""
     assert passed_over(schema) == places

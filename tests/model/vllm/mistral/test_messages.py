@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from lmi.model.vllm.mistral.messages import fitted
 
 from ....kit.api.errors import ParameterError
+from ....kit.rows import each_row
 
 Message = dict[str, Any]
 USER: Message = {"role": "user", "content": "Weather?"}
@@ -54,7 +55,7 @@ def test_an_id_is_cut_as_vllms_server_cuts_it(whose: str) -> None:
 OTHERS = ["", "a", "call_1", "functions.look_up:0", "null", "call_ünïcodeé", "abcdefgh\n", "call-a-b-c-d-e", "𝟙" * 9]
 
 
-@pytest.mark.parametrize("given", OTHERS)
+@each_row("given", OTHERS)
 def test_an_id_that_has_no_such_end_gets_another_the_same_in_each_turn(given: str) -> None:
     turn = [USER, called(given), result(given), {"role": "assistant", "content": "Sunny."}]
     made = ids(fitted([*turn, *turn, USER], version=11, thinks=False))
@@ -130,7 +131,7 @@ SAID: dict[str, tuple[Message, dict[str, Any], Message | None]] = {
 }
 
 
-@pytest.mark.parametrize("what", SAID)
+@each_row("what", SAID)
 def test_what_an_answer_says_is_kept_where_the_version_has_a_place_for_it(what: str) -> None:
     said, how, expected = SAID[what]
     made = fitted([USER, {"role": "assistant", **said}, USER], **{"version": 7, "thinks": False, **how})

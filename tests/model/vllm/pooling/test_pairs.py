@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
-
 from lmi.model.vllm.pooling.pairs import shares
 
+from ....kit.rows import each_row
 
-@pytest.mark.parametrize(
+
+@each_row(
     ("one", "other", "room", "kept"),
     [
         (3, 4, 7, (3, 4)), (3, 9, 7, (3, 4)), (9, 3, 7, (4, 3)), (9, 9, 8, (4, 4)), (9, 9, 7, (3, 4)),

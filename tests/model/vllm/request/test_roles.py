@@ -11,6 +11,7 @@ from lmi.model.vllm.request.roles import ROLES, TemplateRoles
 
 from ....kit.api.conversation import Image, Message, Text
 from ....kit.api.errors import UnsupportedError
+from ....kit.rows import each_row
 
 Given = list[dict[str, Any]]
 
@@ -47,7 +48,7 @@ DEVELOPER = Message("developer", "a")
 USUAL = ("system", "user", "assistant", "tool")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("render", "given", "fitted"),
     [
         (any_role, [SYSTEM, USER, SO, LATE, USER], [SYSTEM, USER, SO, LATE, USER]),

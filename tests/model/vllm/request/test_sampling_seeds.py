@@ -11,6 +11,7 @@ import pytest
 from ....kit.api.dialects import GENERATING, receive
 from ....kit.api.options import typed_settings
 from ....kit.api.types import Generation, ParsedRequest, Request, Sampling, nth_seed
+from ....kit.rows import each_row
 
 LARGEST = 2**63 - 1
 SMALLEST = -(2**63)
@@ -18,7 +19,7 @@ SETTINGS = typed_settings()
 CHAT: dict[str, Any] = {"model": "a", "messages": [{"role": "user", "content": "Hello"}]}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("seed", "index", "expected"),
     [
         (0, 0, 0),
@@ -86,7 +87,7 @@ def test_every_dialect_is_there() -> None:
     assert asked == {known.name for known in GENERATING} - {"anthropic"}
 
 
-@pytest.mark.parametrize("name", DIALECTS)
+@each_row("name", DIALECTS)
 def test_a_dialect_takes_the_largest_seed_and_none_beyond_it(name: str) -> None:
     assert generation(name).sampling.seed == LARGEST
     refused = received(name, more=1)

@@ -11,6 +11,7 @@ from lmi.model.vllm.setup.heads import check_heads
 
 from ....kit.api.errors import OptionError
 from ....kit.api.options import make_settings
+from ....kit.rows import each_row
 
 HOSTS = {"nnodes": "2", "master_addr": "127.0.0.1"}
 
@@ -24,7 +25,7 @@ def config(heads: int, size: int, **model: bool) -> Any:
     )
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("heads", "size", "kind"),
     [(8, 1, {}), (8, 8, {}), (8, 2, {}), (2, 8, {}), (1, 6, {}), (3, 2, {"use_mla": True}), (0, 2, {}),
      (3, 2, {"is_attention_free": True})],

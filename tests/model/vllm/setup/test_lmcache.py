@@ -14,6 +14,7 @@ from lmi.model.vllm.setup.lmcache import auto_environment, cache_sizes, configur
 
 from ....kit.api.errors import OptionError
 from ....kit.api.options import make_settings
+from ....kit.rows import each_row
 
 GIB = 1 << 30
 
@@ -32,7 +33,7 @@ SIZES: list[tuple[float, float, float, int, str, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("model", "memory", "disk", "workers", "cpu", "local"), SIZES)
+@each_row(("model", "memory", "disk", "workers", "cpu", "local"), SIZES)
 def test_sizes(model: float, memory: float, disk: float, workers: int, cpu: str, local: str) -> None:
     sizes = cache_sizes(int(model * GIB), int(memory * GIB), int(disk * GIB), workers)
     assert auto_environment(sizes) == {
