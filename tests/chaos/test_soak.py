@@ -6,7 +6,6 @@ import json
 import os
 import re
 import shlex
-import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -195,12 +194,6 @@ def test_the_verdict(one: Soak, fault: str | None, tmp_path: Path, capsys: pytes
     assert written["slopes"]["worker"] == {what: one.slope("worker", what) / KiB for what in ("resident", "own")}
 
 
-def test_the_limit_is_the_caller_s() -> None:
-    report([leaking([100, 199])], None, limit=10.0)
-    with pytest.raises(OptionError, match=r"10.000 KiB a request, expected 9.9 at most"):
-        report([leaking([100, 199])], None, limit=9.9)
-
-
 def test_every_request_is_made_once() -> None:
     layer = Lossy(loses=False)
     done = soak(layer, WORKLOADS, [1, 2], tokens=2, requests=1180, say=lambda text: None)
@@ -237,17 +230,3 @@ def test_a_server_that_keeps_or_loses_something(
     assert f"\n{said}: there: " in printed
     found = {"leak": "the host's memory without files grows by 1", "drop": "tokens were lost", "": "no token lost"}
     assert found[fault] in printed
-
-
-@pytest.mark.engine
-@pytest.mark.parametrize("host", ["server"], indirect=True)
-def test_the_command(host: Host, tmp_path: Path) -> None:
-    """Of a server at a URL nothing is known but its answers."""
-    arguments = ["--url", f"there={host.url}/invocations", "--soak", "100", "--tokens", "2", "--connections", "1,4"]
-    command = [sys.executable, "-m", "tests.bench", *arguments, "-o", str(tmp_path / "result")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=280, check=False)
-    assert done.returncode == 0, done.stderr
-    (line,) = [line.split(" | ") for line in done.stdout.splitlines() if line.startswith("| there")]
-    assert (line[1], line[3]) == ("100", "0")
-    (kept,) = json.loads((tmp_path / "result.json").read_text())
-    assert kept["samples"][-1] == {"requests": 100, "held": {}}

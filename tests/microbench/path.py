@@ -14,7 +14,6 @@ import json
 import socket
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -82,16 +81,6 @@ class _Engine(EngineClient):
         """Ends the socket pair."""
         self.host.close()
         self.engine.close()
-
-
-@dataclass
-class _Null:
-    """A socket into which everything goes."""
-
-    sent: int = 0
-
-    def sendall(self, data: bytes) -> None:
-        self.sent += len(data)
 
 
 class TokenPath:
