@@ -29,10 +29,8 @@ from .cpu import OTHERS
 from .engines import FloorLayer
 from .layers import CommandLayer, Layer, UrlLayer
 from .report import idle_table, notes, table, write_json
-from .soak import Soak, soak
-from .soak_report import report
 from .turns import Turns
-from .work import WORKLOADS, Figures, Workload
+from .work import WORKLOADS, Figures
 
 __all__ = ["bench"]
 
@@ -75,9 +73,6 @@ def _bench(arguments: argparse.Namespace, overrides: dict[str, str]) -> None:
     idle: dict[str, dict[str, float]] = {}
     with tempfile.TemporaryDirectory(prefix="lmi-bench-") as folder:
         layers = list(_layers(arguments, overrides, Path(folder)))
-        if arguments.soak:
-            report(_soaks(layers, workloads, connections, arguments), arguments.output, arguments.memory_limit)
-            return
         turns = Turns(workloads, connections, arguments, layers, _say)
         for group in [layers] if arguments.together else [[layer] for layer in layers]:
             with ExitStack() as stack:
@@ -97,22 +92,6 @@ def _bench(arguments: argparse.Namespace, overrides: dict[str, str]) -> None:
 def _named(given: str) -> tuple[str, str]:
     name, _, command = given.partition("=")
     return name, command
-
-
-def _soaks(
-    layers: Sequence[Layer], workloads: Sequence[Workload], connections: Sequence[int], arguments: argparse.Namespace
-) -> list[Soak]:
-    """Of each layer that is a server, one after the other."""
-    soaks: list[Soak] = []
-    for layer in layers:
-        if isinstance(layer, UrlLayer):
-            try:
-                layer.start()
-                requests, tokens = arguments.soak, arguments.tokens
-                soaks.append(soak(layer, workloads, connections, tokens=tokens, requests=requests, say=_say))
-            finally:
-                layer.stop()
-    return soaks
 
 
 def _report(runs: Sequence[Figures], idle: dict[str, dict[str, float]], arguments: argparse.Namespace) -> None:

@@ -1,20 +1,17 @@
-"""A server that the bench can be pointed at, and that does wrong as it is told: `python -m tests.bench.checks.server
-[FAULT]`.
+"""A server that the bench can be pointed at, and that does wrong as it is told:
 
     drop     a streamed answer lacks one record, though the usage counts it
     cut      a whole answer lacks its last word
     other    whole answers have other words
     strange  records have other names
-    leak     a hundred KiB of each request stay
 
-Prints its URL and ends with its standard input. All but the last two are in answers to prompts that end in an odd
+All but the last are in answers to prompts that end in an odd
 number, but not in those that warm up.
 """
 
 from __future__ import annotations
 
 import json
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -52,7 +49,6 @@ class Handler(BaseHTTPRequestHandler):
     """Bodies that end with the connection."""
 
     fault = ""
-    kept: list[bytearray]
 
     def do_GET(self) -> None:
         """Healthy."""
@@ -62,8 +58,6 @@ class Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         """Answers at once."""
         asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        if self.fault == "leak":
-            self.kept.append(bytearray(b"x" * 102400))
         records = [json.dumps(one, separators=(",", ":")) for one in answer(asked, self.fault)]
         if self.fault == "strange":
             records = [one.replace('"token"', '"piece"').replace('"content"', '"words"') for one in records]
@@ -77,16 +71,10 @@ class Handler(BaseHTTPRequestHandler):
         """Nothing."""
 
 
-def made(fault: str) -> ThreadingHTTPServer:
-    """Listens already."""
-    # New lists: the class is what all its requests share.
-    return ThreadingHTTPServer(("127.0.0.1", 0), type("Faulty", (Handler,), {"fault": fault, "kept": []}))
-
-
 @contextmanager
 def faulty(fault: str = "") -> Iterator[str]:
     """The URL of one in this process."""
-    with made(fault) as served:
+    with ThreadingHTTPServer(("127.0.0.1", 0), type("Faulty", (Handler,), {"fault": fault})) as served:
         thread = threading.Thread(target=served.serve_forever)
         thread.start()
         try:
@@ -94,14 +82,3 @@ def faulty(fault: str = "") -> Iterator[str]:
         finally:
             served.shutdown()
             thread.join()
-
-
-def main(fault: str = "") -> None:
-    """Serves until standard input ends."""
-    with faulty(fault) as url:
-        print(url.removesuffix("/invocations"), flush=True)
-        sys.stdin.read()
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])
