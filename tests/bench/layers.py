@@ -152,7 +152,6 @@ class CommandLayer(UrlLayer):
         return measured([self._process.pid] if self._process else [])
 
     def stop(self) -> None:
-        """Ends the command."""
         if self._process is not None:
             assert self._process.stdin is not None
             self._process.stdin.close()

@@ -64,7 +64,6 @@ class _Engine(EngineClient):
         self.link = cast(EngineChild, SimpleNamespace(sinks={}, served=False))
 
     def submit(self, generation: Generation, sink: Sink) -> int:
-        """Starts it at once."""
         number = next(numbers)
         self.backend.add(number, self.backend.prepare(number, generation))
         self.link.sinks[number] = sink
@@ -78,7 +77,6 @@ class _Engine(EngineClient):
         self._dispatcher.step(step, self.link)
 
     def close(self) -> None:
-        """Ends the socket pair."""
         self.host.close()
         self.engine.close()
 
@@ -200,7 +198,6 @@ class TokenPath:
         return best
 
     def close(self) -> None:
-        """Ends what is open."""
         self.engine.close()
 
 

@@ -51,12 +51,10 @@ class Handler(BaseHTTPRequestHandler):
     fault = ""
 
     def do_GET(self) -> None:
-        """Healthy."""
         self.send_response(200)
         self.end_headers()
 
     def do_POST(self) -> None:
-        """Answers at once."""
         asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         records = [json.dumps(one, separators=(",", ":")) for one in answer(asked, self.fault)]
         if self.fault == "strange":
