@@ -7,6 +7,7 @@
 # make test-next              the same on the vLLM of the next container
 # make test-all               these, and what is slow or depends on the clock; two hours and more
 # make test-python PYTHON=... the unit tests on another Python, from 3.10 on; LOWEST=1: with the lowest versions of what they import
+# make test-container         the unit tests beside the container's own packages, on the handler that `lmi package` unpacked
 # make kills                  kills the engine ten times in each of nine cases (docs/robustness.md); half an hour and more
 # make chaos                  ten minutes of bad clients and of faults on each host (docs/robustness.md)
 # make soak                   thousands of requests, and what they leave behind
@@ -29,7 +30,7 @@ SHELL       := bash
 MAKEFLAGS   += --no-builtin-rules --no-print-directory
 .SUFFIXES:
 .DELETE_ON_ERROR:
-.PHONY: serve demo-model unit test test-hosts test-newest test-next test-all test-python bench scale microbench chaos kills soak fuzz mutants audit lint lock clean \
+.PHONY: serve demo-model unit test test-hosts test-newest test-next test-all test-python test-container bench scale microbench chaos kills soak fuzz mutants audit lint lock clean \
 	clients environments gpu-check agents
 
 HOST   ?= 127.0.0.1
@@ -106,6 +107,7 @@ NEWEST := $(call stamp,.venv-newest,cpu-newest)
 # Nothing of the project is installed there.
 CLIENTS := .venv-clients/.installed-clients-$(shell cksum < .requirements/clients.txt | cut -d' ' -f1)
 AGENTS  := .venv-agents/.installed-agents-$(shell cksum < .requirements/agents.txt | cut -d' ' -f1)
+CONTAINER := .venv-container/.installed-container-$(shell cksum < .requirements/container.txt | cut -d' ' -f1)
 OLDER   := .venv-agents-older/.installed-agents-older-$(shell cksum < .requirements/agents-older.txt | cut -d' ' -f1)
 
 # $(1) environment, $(2) lock
@@ -143,6 +145,11 @@ $(AGENTS): | $(UV)
 
 $(OLDER): | $(UV)
 	$(call sync,.venv-agents-older,agents-older)
+	@touch $@
+
+$(CONTAINER): PYTHON = $(shell .ci/python 3.12)
+$(CONTAINER): | $(UV)
+	$(call sync,.venv-container,container)
 	@touch $@
 
 clients: $(CLIENTS)
@@ -188,7 +195,7 @@ demo-model: $(MAIN)
 	@test -n "$(DIRECTORY)" || { echo "demo-model: expected DIRECTORY=..."; exit 1; }
 	@.venv/bin/python -m tests.demo "$(DIRECTORY)" $(ARGS)
 
-TESTS := unit test test-hosts test-newest test-next test-all test-timing test-robust mutants
+TESTS := unit test test-container test-hosts test-newest test-next test-all test-timing test-robust mutants
 
 $(TESTS): export LMI_CLIENTS_ENV := $(CURDIR)/.venv-clients
 $(TESTS): export HF_HUB_OFFLINE := 1
@@ -247,6 +254,19 @@ test-python: | $(UV)
 	@.venv-python/bin/pytest $(PARALLEL) -m "not engine and not hosts and not slow and not timing" \
 		$(if $(COVERAGE),--cov --cov-report=json:.cache/coverage.json --cov-report=) $(ARGS)
 	@$(if $(COVERAGE),.venv-python/bin/python .ci/coverage.py .cache/coverage.json)
+
+# The handler is where DJL Serving's worker finds it: unpacked into a model directory, which is on PYTHONPATH. The local
+# server's page is not packaged.
+PACKAGED := $(CACHE)/container
+
+test-container: $(MAIN) $(CONTAINER)
+	@rm -rf $(PACKAGED)
+	@mkdir -p $(PACKAGED)
+	@cp serving.properties $(PACKAGED)
+	@.venv/bin/lmi package $(PACKAGED) -o $(PACKAGED)/model.tar.gz
+	@tar -C $(PACKAGED) -xzf $(PACKAGED)/model.tar.gz
+	@PYTHONPATH=$(PACKAGED) LMI_PACKAGED=$(PACKAGED) .venv-container/bin/pytest $(PARALLEL) -m unit --random-order \
+		--ignore tests/handler/server/playground $(ARGS)
 
 BODIES ?= 1000000
 
@@ -324,6 +344,7 @@ lock: | $(UV)
 		echo "lock: $$name"; $(LOCK) .requirements/$$name.in --override .requirements/$$name.in --extra server --extra test \
 			-o .requirements/$$name.txt $(ARGS); \
 	done
+	@echo "lock: container";  $(COMPILE:3.11=3.12) --exclude-newer 2026-08-01T00:00:00Z .requirements/container.in -o .requirements/container.txt $(ARGS)
 	@echo "lock: clients";    $(COMPILE) .requirements/clients.in -o .requirements/clients.txt $(ARGS)
 	@for name in agents agents-older; do \
 		echo "lock: $$name"; $(COMPILE) .requirements/$$name.in -o .requirements/$$name.txt $(ARGS); \
@@ -331,5 +352,5 @@ lock: | $(UV)
 
 clean:
 	@echo "clean: removing .venv* .cache"
-	@rm -rf .venv .venv-next .venv-newest .venv-clients .venv-agents .venv-agents-older .venv-python .cache .coverage build dist *.egg-info .pytest_cache .hypothesis
+	@rm -rf .venv .venv-next .venv-newest .venv-clients .venv-agents .venv-agents-older .venv-python .venv-container .cache .coverage build dist *.egg-info .pytest_cache .hypothesis
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

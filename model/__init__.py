@@ -18,3 +18,6 @@ heap.py                                what the garbage collector leaves alone
 former_names.py                        names that user code still imports
 former_fields.py                       what it may still say of its fields in a Generation
 """
+
+VERSION = "0.3.0"
+"""As in pyproject.toml: what `lmi package` unpacks into a model directory has no metadata of an installed package."""

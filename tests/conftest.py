@@ -117,6 +117,14 @@ LONGEST = {"real-server", "host-server", "host-rolling", "backends"}
 """Groups that take a minute and more."""
 
 
+def pytest_configure() -> None:
+    """`make test-container` names the folder that the handler was unpacked into: what is tested is that one."""
+    if folder := os.environ.get("LMI_PACKAGED"):
+        import lmi.handler
+
+        assert lmi.handler.__path__ == [f"{folder}/lmi/handler"]
+
+
 CHOSEN = {name: os.environ[name] for name in ("VLLM_WORKER_MULTIPROC_METHOD",) if name in os.environ}
 
 

@@ -7,9 +7,9 @@ import os
 import sys
 from collections.abc import Sequence
 from contextlib import redirect_stdout
-from importlib import metadata
 from pathlib import Path
 
+from ...model import VERSION
 from ...model.errors import LmiError, one_line
 from ...model.log_filters import configure
 from ..server.sockets import KEEP_ALIVE_S
@@ -93,7 +93,7 @@ def _parser() -> argparse.ArgumentParser:
     root = argparse.ArgumentParser(
         prog="lmi", description="A model handler for DJL Serving and SageMaker's LMI container."
     )
-    root.add_argument("--version", action="version", version=f"lmi {_version()}")
+    root.add_argument("--version", action="version", version=f"lmi {VERSION}")
     commands = root.add_subparsers(required=True, metavar="COMMAND")
     _add_serve(commands.add_parser("serve", help="serve a model on this machine"))
     _add_chat(commands.add_parser("chat", help="talk with a model, of this machine, the hub or a server"))
@@ -124,13 +124,6 @@ def _parser() -> argparse.ArgumentParser:
     command.set_defaults(run=migrate)
 
     return root
-
-
-def _version() -> str:
-    try:
-        return metadata.version("lmi-handler")
-    except metadata.PackageNotFoundError:
-        return "(of a model directory)"
 
 
 def _add_model_dir(command: argparse.ArgumentParser) -> None:

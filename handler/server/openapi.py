@@ -13,7 +13,6 @@ import json
 import logging
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from importlib import metadata
 from typing import Any
 
 import msgspec
@@ -25,6 +24,7 @@ from ...formatters.base import JSON
 from ...formatters.common.schemas import STRING, one_of
 from ...formatters.detection import documents_by_body
 from ...formatters.dialect import UNDESCRIBED, JsonSchema, OpenApi
+from ...model import VERSION
 from ...model.options import Settings
 from .cancel import OPENAPI as CANCEL
 from .host_messages import OPENAPI as ADAPTERS
@@ -90,15 +90,8 @@ def document(
             "key": {"type": "apiKey", "in": "header", "name": "api-key"},
         }
         security["security"] = [{"bearer": []}, {"key": []}]
-    about = {"title": f"lmi: {settings.model_name}", "version": _version()}
+    about = {"title": f"lmi: {settings.model_name}", "version": VERSION}
     return {"openapi": OPENAPI_VERSION, "info": about, "paths": paths, "components": components, **security}
-
-
-def _version() -> str:
-    try:
-        return metadata.version("lmi-handler")
-    except metadata.PackageNotFoundError:
-        return "0"
 
 
 Documented = tuple[OpenApi, Route | None]

@@ -12,13 +12,14 @@ from importlib.metadata import packages_distributions, version
 from pathlib import Path
 from platform import python_version_tuple
 
+from .. import VERSION
 from ..adapters.folder import chosen_rank, found, read_all
 from ..options import Settings
 from ..options.table import name_of_argument
 
 __all__ = ["LEADERS", "differences", "facts_of"]
 
-PACKAGES = {"lmi": "lmi", "vLLM": "vllm", "torch": "torch"}
+PACKAGES = {"vLLM": "vllm", "torch": "torch"}
 """Whose versions must be the same, by the name of the package that is imported: vLLM's is installed by several."""
 LEADERS = ("tensor_parallel_size", "pipeline_parallel_size", "max_num_seqs")
 """The engine's arguments that DJL Serving writes where the user does not, or the number of devices decides: followers
@@ -38,7 +39,7 @@ def facts_of(settings: Settings) -> dict[str, str]:
     Raises OptionError for adapters that cannot be read.
     """
     arguments = settings.engine_arguments
-    facts = {**_versions(), "Python": ".".join(python_version_tuple()[:2])}
+    facts = {"lmi": VERSION, **_versions(), "Python": ".".join(python_version_tuple()[:2])}
     facts |= {f"option.{name_of_argument(name)}": text for name, text in arguments.items() if name not in OWN}
     facts |= dict(_of_model(settings))
     if settings.adapters.enable_lora:

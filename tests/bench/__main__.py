@@ -2,8 +2,7 @@
 --demo.
 
 With --demo and neither a model directory nor a URL: everything there is to compare, on the demo model. That is the
-engine alone, the core, the local server, and the real DJL engine in rolling batch and in async mode, each with the
-handler and with one that does nothing (nothing/), which shows what the host allows.
+engine alone, the local server, and the real DJL engine in rolling batch and in async mode.
 """
 
 from __future__ import annotations
@@ -30,33 +29,23 @@ ROOM = {
     "option.max_rolling_batch_size": "256",
     "job_queue_size": "1000",
 }
-HANDLER, NOTHING = "tests.kit.djl.serve", "tests.bench.nothing.serve"
-HOSTS = {
-    "rolling": (HANDLER, "rolling"),
-    "rolling, nothing": (NOTHING, "rolling"),
-    "async": (HANDLER, "async"),
-    "async, nothing": (NOTHING, "async"),
-}
-"""Of each layer the module that starts it, and DJL's mode."""
+MODES = ("rolling", "async")
+"""DJL's, each of them a layer."""
 
 
 def _everything(arguments: argparse.Namespace, folder: Path) -> None:
     """Adds to `arguments` what there is to compare on the demo model."""
-    # What does nothing does nothing with adapters.
-    hosts = {name: host for name, host in HOSTS.items() if not arguments.adapters or host[0] == HANDLER}
     if missing := hosting.available():
         print(f"bench: without DJL's engine: {missing}", file=sys.stderr)
-        hosts = {}
     demo, model = arguments.demo.resolve(), folder / "model"
     if arguments.adapters:
         arguments.model_dir = adapted_directory(demo, model, ROOM)
         write(demo, model / "adapters", arguments.adapters.split(","))
     else:
         arguments.model_dir = model_directory(demo, model, ROOM)
-    arguments.host += [
-        f"{name}={shlex.join([sys.executable, '-m', module, str(arguments.model_dir), mode])}"
-        for name, (module, mode) in hosts.items()
-    ]
+    for mode in () if missing else MODES:
+        command = [sys.executable, "-m", "tests.kit.djl.serve", str(arguments.model_dir), mode]
+        arguments.host.append(f"{mode}={shlex.join(command)}")
     arguments.together = True
     arguments.idle = arguments.idle or 20.0
 

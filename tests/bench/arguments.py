@@ -5,18 +5,16 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-__all__ = ["LIMIT", "OURS", "add_arguments"]
+__all__ = ["OURS", "add_arguments"]
 
-OURS = ("engine", "core", "server")
+OURS = ("engine", "server")
 """Layers that need no command and no URL."""
-LIMIT = 0.5
-"""KiB that a request of a soak may leave in a process, over 90,000 requests (docs/robustness.md)."""
 
 
 def add_arguments(command: argparse.ArgumentParser) -> None:
     """The command line of the bench."""
-    command.add_argument("model_dir", type=Path, nargs="?", help="what the engine, core and server layers serve")
-    command.add_argument("--layers", default=",".join(OURS), help="of engine, core, server; default: all of them")
+    command.add_argument("model_dir", type=Path, nargs="?", help="what the engine and server layers serve")
+    command.add_argument("--layers", default=",".join(OURS), help="of engine, server; default: both")
     command.add_argument(
         "--host",
         action="append",
@@ -50,19 +48,5 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--idle", type=float, default=0.0, metavar="SECONDS", help="afterwards measure what idle processes cost"
     )
-    command.add_argument(
-        "--soak",
-        type=int,
-        default=0,
-        metavar="N",
-        help="instead: N requests to each server, and what is left of them; fails if it is too much",
-    )
-    command.add_argument(
-        "--memory-limit",
-        type=float,
-        default=LIMIT,
-        metavar="KIB",
-        help=f"that a request of --soak may leave in a process; default: {LIMIT}. A short soak needs a higher one",
-    )
-    command.add_argument("-o", "--output", type=Path, help="writes OUTPUT.json and OUTPUT.png")
+    command.add_argument("-o", "--output", type=Path, help="writes OUTPUT.json")
     command.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="override an option.*")

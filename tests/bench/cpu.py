@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -16,8 +15,8 @@ OTHERS = "others"
 
 
 @contextmanager
-def measured(trees: Sequence[int] = (), alone: Sequence[int] = ()) -> Iterator[dict[str, float]]:
-    """CPU seconds used meanwhile, by what a process is: of `trees` with all their descendants, of `alone` without.
+def measured(trees: Sequence[int] = ()) -> Iterator[dict[str, float]]:
+    """CPU seconds used meanwhile, by what a process is: of `trees` with all their descendants.
 
     OTHERS is what the rest of the machine used, but for this process.
     """
@@ -25,9 +24,9 @@ def measured(trees: Sequence[int] = (), alone: Sequence[int] = ()) -> Iterator[d
 
     def times() -> dict[int, tuple[str, float]]:
         found: dict[int, tuple[str, float]] = {}
-        for pid, whole in [*((pid, True) for pid in trees), *((pid, False) for pid in alone)]:
+        for pid in trees:
             root = psutil.Process(pid)
-            for process in [root, *(root.children(recursive=True) if whole else [])]:
+            for process in [root, *root.children(recursive=True)]:
                 with suppress(psutil.Error):
                     spent = process.cpu_times()
                     found[process.pid] = (_role(process.cmdline(), process == root), spent.user + spent.system)
@@ -42,7 +41,7 @@ def measured(trees: Sequence[int] = (), alone: Sequence[int] = ()) -> Iterator[d
         spent = seconds - before.get(pid, (role, 0.0))[1]
         if spent > 0:
             used[role] = used.get(role, 0.0) + spent
-    used[OTHERS] = max(0.0, busy - sum(used.values()) - (0.0 if os.getpid() in alone else own))
+    used[OTHERS] = max(0.0, busy - sum(used.values()) - own)
 
 
 def process_roles(pid: int) -> Iterator[tuple[Any, str]]:
@@ -77,7 +76,6 @@ def memory(pid: int) -> tuple[int, int]:
 ROLES = (
     ("VLLM::", "engine core"),
     ("bench.vllm_floor", "engine front"),
-    ("bench.nothing.engine", "engine front"),
     ("model.process.engine_main", "engine process"),
     ("djl_python_engine", "worker"),
     ("lmi.testhost.Host", "java"),

@@ -1,7 +1,6 @@
 """The things that the bench measures, each of them brought up, asked and ended in the same way.
 
-FloorLayer    the engine alone: what all others are compared with (bench_engines.py)
-CoreLayer     our core with its formatters, without a host (bench_engines.py)
+FloorLayer    the engine alone: what all others are compared with (engines.py)
 UrlLayer      a server that runs already
 CommandLayer  a server that a command starts, which prints its URL
 """
@@ -153,7 +152,6 @@ class CommandLayer(UrlLayer):
         return measured([self._process.pid] if self._process else [])
 
     def stop(self) -> None:
-        """Ends the command."""
         if self._process is not None:
             assert self._process.stdin is not None
             self._process.stdin.close()

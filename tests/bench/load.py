@@ -51,7 +51,6 @@ class Answered:
 
     @property
     def status(self) -> int:
-        """The HTTP status."""
         return int(b"".join(data for _, data in self.arrivals)[9:12])
 
     def body(self) -> bytes:
@@ -94,7 +93,6 @@ class _Target:
     tls: ssl.SSLContext | None
 
     def connect(self) -> socket.socket:
-        """A new connection."""
         plain = socket.create_connection((self.host, self.port), timeout=SILENCE)
         plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return plain if self.tls is None else self.tls.wrap_socket(plain, server_hostname=self.host)
@@ -172,7 +170,6 @@ class _Connection:
         raise ConnectionError("the connection was closed in the middle of an answer")
 
     def close(self) -> None:
-        """Ends it."""
         self.socket.close()
 
 

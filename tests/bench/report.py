@@ -1,4 +1,4 @@
-"""The bench's results: tables, JSON, and a plot over the number of connections.
+"""The bench's results: tables and JSON.
 
 A ratio compares a layer with the first one, run by run: the first repeat with the first, and so on; what is shown is
 the median of these. What slows the machine for a while slows neighbours alike, and drops out.
@@ -11,7 +11,6 @@ import os
 import platform
 from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
-from itertools import pairwise
 from pathlib import Path
 from statistics import median, median_low
 from typing import Any
@@ -20,7 +19,7 @@ import msgspec
 
 from .work import GENERATOR, GENERATOR_LIMIT, Figures
 
-__all__ = ["idle_table", "notes", "plot", "ratios", "summary", "table", "write_json"]
+__all__ = ["idle_table", "notes", "table", "write_json"]
 
 Key = tuple[str, str, int]
 Idle = Mapping[str, Mapping[str, float]]
@@ -73,29 +72,6 @@ def table(runs: Sequence[Figures]) -> str:
     return _markdown(rows)
 
 
-def summary(runs: Sequence[Figures]) -> str:
-    """Markdown: the ratios at each number of connections, and the rate at the highest to that at the one before."""
-    groups = _groups(runs)
-    first = runs[0].layer
-    layers = list(dict.fromkeys(run.layer for run in runs))
-    workloads = list(dict.fromkeys(run.workload for run in runs))
-    numbers = sorted({run.connections for run in runs})
-    tables: list[str] = []
-    for number in numbers if layers[1:] else ():
-        rows = [(f"ratio to {first}, {number} connections", *workloads)]
-        for layer in layers[1:]:
-            pairs = [(groups.get((layer, one, number), []), groups.get((first, one, number), [])) for one in workloads]
-            rows.append((layer, *(_shown(_ratios(group, floors)) for group, floors in pairs)))
-        tables.append(_markdown(rows))
-    for fewer, more in pairwise(numbers[-2:]):
-        rows = [(f"rate at {more} connections to that at {fewer}", *workloads)]
-        for layer in layers:
-            pairs = [(groups.get((layer, one, more), []), groups.get((layer, one, fewer), [])) for one in workloads]
-            rows.append((layer, *(_shown(_ratios(group, others)) for group, others in pairs)))
-        tables.append(_markdown(rows))
-    return "\n\n".join(tables)
-
-
 def notes(runs: Sequence[Figures]) -> list[str]:
     """What a reader of the tables must know: what was lost, what nothing proves, a load generator that was too busy."""
     tokens, lost = sum(run.tokens for run in runs), sum(run.lost for run in runs)
@@ -120,26 +96,6 @@ def _where(runs: Sequence[Figures]) -> str:
     return "; ".join(dict.fromkeys(f"{run.layer}, {run.workload}, {run.connections} connections" for run in runs))
 
 
-def ratios(runs: Sequence[Figures]) -> list[dict[str, Any]]:
-    """What the tables compare, of each layer, workload and number of connections; `ratio` and `all` are of tokens/s."""
-    groups = _groups(runs)
-    first = runs[0].layer
-    numbers = sorted({run.connections for run in runs})
-    found: list[dict[str, Any]] = []
-    for (layer, workload, connections), group in groups.items():
-        one: dict[str, Any] = {"layer": layer, "workload": workload, "connections": connections}
-        if floors := groups.get((first, workload, connections)):
-            every, run, floor = _ratios(group, floors), _median(group), _median(floors)
-            one |= {"to": first, "ratio": median(every), "all": every, "more_ttft": run.ttft[0] - floor.ttft[0]}
-            one["gap_ratio"] = run.gap[0] / floor.gap[0] if floor.gap[0] else None
-        fewer = numbers[numbers.index(connections) - 1] if connections != numbers[0] else None
-        if others := groups.get((layer, workload, fewer or 0)):
-            one["fewer_connections"] = fewer
-            one["ratio_to_fewer_connections"] = median(_ratios(group, others))
-        found.append(one)
-    return found
-
-
 def idle_table(idle: Idle) -> str:
     """Markdown: what each layer's processes use of a core while nothing is asked of them."""
     rows = [("idle", "% of a core")]
@@ -147,10 +103,6 @@ def idle_table(idle: Idle) -> str:
         shown = ", ".join(f"{role} {100 * cores:.2f}" for role, cores in sorted(used.items()))
         rows.append((layer, shown or "0.00"))
     return _markdown(rows)
-
-
-def _shown(ratios: Sequence[float]) -> str:
-    return f"{median(ratios):.2f}" if ratios else ""
 
 
 def _markdown(rows: Sequence[Sequence[str]]) -> str:
@@ -170,7 +122,7 @@ def _version(package: str) -> str | None:
 
 
 def write_json(path: Path, runs: Sequence[Figures], idle: Idle, asked: dict[str, Any]) -> None:
-    """Every single run, how they compare, and what they were made with. Times are in seconds."""
+    """Every single run, and what they were made with. Times are in seconds."""
     machine = {
         "cores": os.cpu_count(),
         "machine": platform.machine(),
@@ -188,38 +140,6 @@ def write_json(path: Path, runs: Sequence[Figures], idle: Idle, asked: dict[str,
         "unproven": sum(run.unproven for run in runs),
         "generator_bound": any(run.generator_bound for run in runs),
         "idle": idle,
-        "ratios": ratios(runs),
         "runs": single,
     }
     path.write_text(json.dumps(result, indent=1) + "\n")
-
-
-def plot(path: Path, runs: Sequence[Figures]) -> None:
-    """Throughput and TTFT over connections, a column for each workload."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    shown = [_median(group) for group in _groups(runs).values()]
-    workloads = list(dict.fromkeys(run.workload for run in shown))
-    layers = list(dict.fromkeys(run.layer for run in shown))
-    figure = Figure(figsize=(4 * len(workloads), 7), layout="constrained")
-    FigureCanvasAgg(figure)
-    axes = figure.subplots(2, len(workloads), squeeze=False, sharex=True)
-    for column, workload in enumerate(workloads):
-        for layer in layers:
-            own = sorted(
-                (run for run in shown if run.workload == workload and run.layer == layer),
-                key=lambda run: run.connections,
-            )
-            connections = [run.connections for run in own]
-            axes[0][column].plot(connections, [run.rate for run in own], marker="o", label=layer)
-            axes[1][column].plot(connections, [1000 * run.ttft[0] for run in own], marker="o", label=layer)
-        axes[0][column].set_title(workload)
-        axes[0][column].set_ylim(bottom=0)
-        axes[1][column].set_yscale("log")
-        axes[1][column].set_xlabel("connections")
-        axes[1][column].set_xscale("log", base=2)
-    axes[0][0].set_ylabel("tokens/s")
-    axes[1][0].set_ylabel("TTFT p50, ms")
-    axes[0][0].legend()
-    figure.savefig(path, dpi=110)

@@ -1,6 +1,6 @@
 """the bench: how much of the engine's speed arrives at the client.
 
-    engine alone -> core, no host -> local server -> further hosts, each with every workload and number of connections
+    engine alone -> local server -> further hosts, each with every workload and number of connections
 
 One run compares layers on the same model, options, prompts and machine; ratios count, not figures of other days. With
 --together all layers are up at once and take turns, run by run: on a machine whose speed changes from minute to minute
@@ -26,13 +26,11 @@ from lmi.model.options import load_settings
 
 from .arguments import OURS
 from .cpu import OTHERS
-from .engines import CoreLayer, FloorLayer
+from .engines import FloorLayer
 from .layers import CommandLayer, Layer, UrlLayer
-from .report import idle_table, notes, plot, summary, table, write_json
-from .soak import Soak, soak
-from .soak_report import report
+from .report import idle_table, notes, table, write_json
 from .turns import Turns
-from .work import WORKLOADS, Figures, Workload
+from .work import WORKLOADS, Figures
 
 __all__ = ["bench"]
 
@@ -75,9 +73,6 @@ def _bench(arguments: argparse.Namespace, overrides: dict[str, str]) -> None:
     idle: dict[str, dict[str, float]] = {}
     with tempfile.TemporaryDirectory(prefix="lmi-bench-") as folder:
         layers = list(_layers(arguments, overrides, Path(folder)))
-        if arguments.soak:
-            report(_soaks(layers, workloads, connections, arguments), arguments.output, arguments.memory_limit)
-            return
         turns = Turns(workloads, connections, arguments, layers, _say)
         for group in [layers] if arguments.together else [[layer] for layer in layers]:
             with ExitStack() as stack:
@@ -99,24 +94,8 @@ def _named(given: str) -> tuple[str, str]:
     return name, command
 
 
-def _soaks(
-    layers: Sequence[Layer], workloads: Sequence[Workload], connections: Sequence[int], arguments: argparse.Namespace
-) -> list[Soak]:
-    """Of each layer that is a server, one after the other."""
-    soaks: list[Soak] = []
-    for layer in layers:
-        if isinstance(layer, UrlLayer):
-            try:
-                layer.start()
-                requests, tokens = arguments.soak, arguments.tokens
-                soaks.append(soak(layer, workloads, connections, tokens=tokens, requests=requests, say=_say))
-            finally:
-                layer.stop()
-    return soaks
-
-
 def _report(runs: Sequence[Figures], idle: dict[str, dict[str, float]], arguments: argparse.Namespace) -> None:
-    print(*filter(None, (table(runs), summary(runs))), sep="\n\n")
+    print(table(runs))
     if idle:
         print("\n" + idle_table(idle))
     for note in notes(runs):
@@ -127,7 +106,6 @@ def _report(runs: Sequence[Figures], idle: dict[str, dict[str, float]], argument
     if arguments.output:
         asked = {name: getattr(arguments, name) for name in ("tokens", "rounds", "repeat", "together")}
         write_json(arguments.output.with_suffix(".json"), runs, idle, asked)
-        plot(arguments.output.with_suffix(".png"), runs)
 
 
 def _numbers(text: str) -> list[int]:
@@ -166,8 +144,6 @@ def _layers(arguments: argparse.Namespace, overrides: dict[str, str], folder: Pa
         settings = load_settings(arguments.model_dir, environment=os.environ, overrides=overrides)
         if "engine" in wanted:
             yield FloorLayer(settings, folder / "engine.log")
-        if "core" in wanted:
-            yield CoreLayer(settings)
         if "server" in wanted:
             yield CommandLayer(SERVER, serve_command(arguments.model_dir, overrides), folder / "server.log")
     headers = {name.strip(): value.strip() for name, _, value in (one.partition(":") for one in arguments.header)}

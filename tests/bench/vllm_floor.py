@@ -98,7 +98,6 @@ class Floor:
         return {"prompt_token_ids": self._tokenizer.encode(rendered, add_special_tokens=False)}
 
     def close(self) -> None:
-        """Ends the engine."""
         self._llm.shutdown()
 
 

@@ -206,7 +206,6 @@ class Measured:
 
     @property
     def texts(self) -> list[str]:
-        """Of the answers."""
         return [answer.text for answer in self.answers]
 
 

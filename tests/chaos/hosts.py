@@ -141,5 +141,4 @@ class Victim:
         return strike
 
     def stop(self) -> None:
-        """Ends all of it."""
         self.host.stop()

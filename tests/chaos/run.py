@@ -1,23 +1,17 @@
-"""The chaos test as a command: `python -m tests.chaos.run MODEL_DIR --host rolling --seconds 600 --clients 64`.
+"""A long run of the chaos test, `make chaos`.
 
     start -> quiet run -> what is alive -> storm, with memory watched -> what is alive -> quiet run again -> report
 
-Prints a report in Markdown; ends with 1 if anything was wrong. docs/robustness.md has the results of long runs.
+docs/robustness.md has the results of long runs.
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
-import re
 import statistics
-import sys
-import tempfile
 import time
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from ..kit.hosts.host import Host, client
 from .cases import pool
@@ -30,7 +24,6 @@ MiB = 1 << 20
 GROWTH = 32 * MiB
 """By how much the worker and the engine may grow once they are warm."""
 CASES_A_CLIENT = 4
-DIGITS = re.compile(r"\d+")
 LIMITS = {"option.max_rolling_batch_size": "32", "option.max_queued_requests": "64", "job_queue_size": "48"}
 """Lower than what a burst asks for."""
 
@@ -47,7 +40,7 @@ class Report:
     after: dict[str, int]
     storm: Storm
     memory: list[tuple[float, dict[str, int]]] = field(default_factory=list[tuple[float, dict[str, int]]])
-    """When, and bytes by process without files (bench_cpu.memory)."""
+    """When, and bytes by process without files (tests/bench/cpu.py)."""
 
     def growth(self) -> dict[str, tuple[float, float]]:
         """Memory of each process when warm and at the end, as medians over a tenth of the time in between."""
@@ -116,35 +109,3 @@ async def _watch(victim: Victim, report: Report) -> None:
     while True:
         report.memory.append((time.monotonic(), await asyncio.to_thread(victim.memory)))
         await asyncio.sleep(1)
-
-
-def main() -> None:
-    """The command."""
-    command = argparse.ArgumentParser(prog="python -m tests.chaos.run")
-    command.add_argument("model_dir", type=Path, help="the demo model")
-    command.add_argument("--host", choices=("server", "rolling", "async"), default="server")
-    command.add_argument("--seconds", type=float, default=600)
-    command.add_argument("--clients", type=int, default=64)
-    command.add_argument("--seed", type=int, default=8)
-    command.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a further option.*")
-    asked = command.parse_args()
-    options = {f"option.{name}": value for name, _, value in (pair.partition("=") for pair in asked.set)}
-    with tempfile.TemporaryDirectory() as folder:
-        victim = Victim(asked.host, asked.model_dir.resolve(), Path(folder), {**LIMITS, **options})
-        try:
-            report = asyncio.run(run(victim, seconds=asked.seconds, clients=asked.clients, seed=asked.seed))
-        except BaseException:
-            print(victim.host.log_text()[-6000:], file=sys.stderr)
-            raise
-        finally:
-            victim.stop()
-    print(report.text())
-    wrong = report.wrong()
-    examples = {DIGITS.sub("#", line): line for line in wrong}
-    for kind, number in Counter(DIGITS.sub("#", line) for line in wrong).most_common(50):
-        print(f"WRONG, {number} times, such as: {examples[kind]}")
-    raise SystemExit(f"{len(wrong)} things went wrong" if wrong else 0)
-
-
-if __name__ == "__main__":
-    main()

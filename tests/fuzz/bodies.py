@@ -106,11 +106,9 @@ class Source:
         return int.from_bytes(taken, "big") % count if count else 0
 
     def pick(self, choices: Sequence[T]) -> T:
-        """One of them."""
         return choices[self.below(len(choices))]
 
     def rest(self) -> bytes:
-        """What is left."""
         return self._data[self._at :]
 
 

@@ -134,7 +134,6 @@ class Engines:
         return sum(value for (found, _), value in parsed(text).items() if found == name)
 
     def close(self) -> None:
-        """Ends all of them."""
         while self._running:
             self._running.popitem()[1].stop()
 

@@ -1,4 +1,4 @@
-"""The exit status, and the report in its folder."""
+"""Whatever a step does is in the report, and only steps that pass are success."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ import pytest
 
 from .bench import TABLES
 from .check import REPORT, check
+from .report import CPU_WARNING
 from .run import NotPossibleError, Step
+
+TABLE = "| layer | tokens/s |"
 
 
 def works() -> str:
@@ -17,31 +20,36 @@ def works() -> str:
 
 
 def fails() -> str:
-    raise AssertionError("another text")
+    raise AssertionError("another|text\nthe end of the log")
 
 
 def cannot() -> str:
     raise NotPossibleError("no Java")
 
 
+@pytest.mark.parametrize("device", ["cpu", "gpu"])
 @pytest.mark.parametrize(
-    ("action", "status", "told"),
-    [(works, 0, "| last | passed |"), (fails, 1, "another text"), (cannot, 1, "| last | not possible |")],
+    ("action", "gate", "status", "told", "then"),
+    [
+        (works, False, 0, "| step | passed | 0 | **On this device: other.** seen |", "passed"),
+        (fails, False, 1, "another\\|text (more below) |", "passed"),
+        (cannot, False, 1, "| step | not possible | 0 | **On this device: other.** no Java |", "passed"),
+        (fails, True, 1, "another\\|text (more below) |", "not possible"),
+        (cannot, True, 1, "no Java |", "not possible"),
+    ],
 )
-def test_only_steps_that_pass_are_success(tmp_path: Path, action: Callable[[], str], status: int, told: str) -> None:
-    assert check([Step("first", works), Step("last", action)], tmp_path, "cpu") == status
+def test_a_step(
+    tmp_path: Path, device: str, action: Callable[[], str], gate: bool, status: int, told: str, then: str
+) -> None:
+    (tmp_path / TABLES).write_text(f"{TABLE}\n")
+    steps = [Step("step", action, "other", gate=gate), Step("last", works)]
+    assert check(steps, tmp_path, device) == status
     text = (tmp_path / REPORT).read_text(encoding="utf-8")
-    assert "| first | passed |" in text
     assert told in text
-
-
-def test_the_report_has_the_benchs_tables(tmp_path: Path) -> None:
-    def bench() -> str:
-        (tmp_path / TABLES).write_text("| layer | tokens/s |\n")
-        return "no token was lost"
-
-    assert check([Step("bench", bench)], tmp_path, "cpu") == 0
-    assert "## Bench\n\n| layer | tokens/s |" in (tmp_path / REPORT).read_text(encoding="utf-8")
+    assert f"| last | {then} |" in text
+    assert ("### step: failed\n\n```\nAssertionError in `fails`" in text) == (action is fails)
+    assert (CPU_WARNING in text) == (device == "cpu")
+    assert text.endswith(f"## Bench\n\n{TABLE}\n")
 
 
 def test_what_ends_the_check_early_leaves_a_report(tmp_path: Path) -> None:

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import importlib.metadata
 import importlib.util
+import re
 import sys
 from importlib.metadata import EntryPoints, distributions
 from typing import Any
 
 import pytest
 
-__all__ = ["remember_entry_points", "without_vllm"]
+from .paths import ROOT
+
+__all__ = ["LMI", "VERSION", "remember_entry_points", "without_vllm"]
+
+LMI = (sys.executable, "-m", "lmi.handler.commands.cli")
+"""The command `lmi`, which is no program of its own where the handler is only unpacked."""
+(VERSION,) = re.findall(r'^version = "(.+)"$', (ROOT / "pyproject.toml").read_text("utf-8"), re.MULTILINE)
+"""Of the package, by its metadata' source: what is unpacked into a model directory has none."""
 
 
 def remember_entry_points() -> None:

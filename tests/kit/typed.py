@@ -66,7 +66,6 @@ class Typed:
         self._seen = found + len(text)
 
     def keys(self, text: str) -> None:
-        """Presses keys."""
         os.write(self._terminal, text.encode())
 
     def interrupt(self, text: str, timeout: float = 60.0) -> None:

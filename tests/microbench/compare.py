@@ -74,7 +74,6 @@ def report(base: list[dict[str, float]], other: list[dict[str, float]]) -> str:
 
 
 def main() -> None:
-    """Compares and prints."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model_dir")
     parser.add_argument("base")

@@ -16,7 +16,6 @@ from .replies import REQUESTS, reply_cost
 
 
 def main(model_dir: str, rounds: str = "3") -> None:
-    """Measures and prints."""
     found: dict[str, float] = {}
     for kind in REQUESTS:
         found[f"reply: {kind}"] = reply_cost(kind)

@@ -14,7 +14,6 @@ import json
 import socket
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -65,7 +64,6 @@ class _Engine(EngineClient):
         self.link = cast(EngineChild, SimpleNamespace(sinks={}, served=False))
 
     def submit(self, generation: Generation, sink: Sink) -> int:
-        """Starts it at once."""
         number = next(numbers)
         self.backend.add(number, self.backend.prepare(number, generation))
         self.link.sinks[number] = sink
@@ -79,19 +77,8 @@ class _Engine(EngineClient):
         self._dispatcher.step(step, self.link)
 
     def close(self) -> None:
-        """Ends the socket pair."""
         self.host.close()
         self.engine.close()
-
-
-@dataclass
-class _Null:
-    """A socket into which everything goes."""
-
-    sent: int = 0
-
-    def sendall(self, data: bytes) -> None:
-        self.sent += len(data)
 
 
 class TokenPath:
@@ -211,7 +198,6 @@ class TokenPath:
         return best
 
     def close(self) -> None:
-        """Ends what is open."""
         self.engine.close()
 
 

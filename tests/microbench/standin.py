@@ -116,7 +116,6 @@ class StandInCore:
         return self._encoder.encode(EngineCoreOutputs(outputs=outputs, timestamp=1.0))
 
     def add(self, request: Any) -> None:
-        """Takes an EngineCoreRequest."""
         said = self._said[request.request_id] = _Said(self.answer(request), request)
         if self.stops and len(said.tokens) <= said.most:
             said.stops, said.most = True, len(said.tokens)
@@ -126,7 +125,6 @@ class StandInCore:
         return self.tokens or cast("Sequence[int]", request.prompt_token_ids)
 
     def abort(self, names: Sequence[str]) -> None:
-        """Forgets requests."""
         for name in names:
             self._said.pop(name, None)
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from .compare import report
-from .profile import table
-from .replies import REQUESTS, call_of, events_of, feed, reply_of
+from .replies import REQUESTS, events_of, feed, reply_of
 
 
 def test_a_comparison_points_out_what_changed_in_every_round() -> None:
@@ -22,31 +21,6 @@ def test_a_comparison_points_out_what_changed_in_every_round() -> None:
         ["noise", "2.00", "1.80", "1.20", "0.90-1.30"],
         ["hardly", "2.00", "2.02", "1.01", "1.01-1.01"],
     ]
-
-
-def test_a_profile_sums_up() -> None:
-    columns = {"one": {"text": 1.25, "wire": 0.01}, "two": {"text": 2.0}}
-    assert table("stage", columns, {"ours": ("text", "wire")}).splitlines() == [
-        "| stage | one | two |",
-        "| --- | --- | --- |",
-        "| text | 1.2 | 2.0 |",
-        "| wire | 0.01 |  |",
-        "| **ours** | **1.3** | **2.0** |",
-    ]
-
-
-@pytest.mark.parametrize("kind", REQUESTS)
-def test_only_what_is_streamed_is_asked_for_step_by_step(kind: str) -> None:
-    (generation,) = call_of(kind).generations
-    assert generation.stream == ("stream" in kind)
-    assert (generation.sampling.logprobs is None) == (kind in WITHOUT_LOGPROBS)
-
-
-WITHOUT_LOGPROBS = {
-    "LMI whole", "chat stream", "chat whole", "completions stream", "Azure stream", "Anthropic stream",
-    "Anthropic whole", "minimal stream", "Responses stream", "Responses whole",
-}  # fmt: skip
-"""Their answers show none."""
 
 
 @pytest.mark.parametrize("kind", REQUESTS)

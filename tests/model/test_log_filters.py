@@ -11,7 +11,6 @@ from lmi.model import log_filters
 from ..kit.api.engine import show_content
 from ..kit.clients.scripts import OURS, run_python
 from ..kit.logs import HOSTS_WORDS, MARK, Caught, fail
-from ..kit.paths import ROOT
 
 pytestmark = pytest.mark.once
 
@@ -82,7 +81,7 @@ log.warning("in the parent: %s", "as it is")
 
 
 def test_forked_processes_withhold_what_they_log_but_why_they_did_not_start() -> None:
-    lines = run_python(OURS, ["-c", FORKING], {"PYTHONPATH": str(ROOT / ".typing")}).splitlines()
+    lines = run_python(OURS, ["-c", FORKING]).splitlines()
     told = [line for line in lines if not line.startswith((" ", "Traceback"))]
     assert told == [
         "of a request: ...",

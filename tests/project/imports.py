@@ -16,7 +16,7 @@ PUBLIC = {"lmi.handler", "lmi.handler.api"}
 LAYERS = {"model", "handler", "formatters"}
 """The folders of tests that mirror the product's."""
 TOOLS = {
-    "bench": "the load generator and the oracles of its own speed: a program that builds services as `lmi serve` does",
+    "bench": "the load generator, and vLLM alone with the arguments that the handler would use",
     "microbench": "times single functions of the product, whichever they are",
     "gpu_check": "asks vLLM for the configuration that the engine would start it with",
     "demo": "makes the demo model, and ends as the product's commands do",

@@ -114,7 +114,6 @@ class Section:
         return value_words(row.default)
 
     def lines(self) -> Iterator[str]:
-        """The section in Markdown."""
         columns = ["parameter", "default", *(["with TensorRT-LLM's schema"] if self.others else []), "values", "sets"]
         engines = limits() if self.engines is None else self.engines
         yield from (f"## {self.title}", "", self.text, "")

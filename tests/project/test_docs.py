@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
+import lmi.model
 from lmi.model.options import load_settings
 
+from ..kit.installed import VERSION
 from ..kit.pages import PAGES, Block, blocks_of, prose_of
 from ..kit.paths import DOCS, README, ROOT
 from ..kit.rows import each_row
@@ -175,15 +177,12 @@ def test_events_are_the_lines() -> None:
     assert lines in [block.text for block in blocks if block.language == "json"]
 
 
-VERSION = re.search(r'^version = "(.+)"$', (ROOT / "pyproject.toml").read_text(encoding="utf-8"), re.MULTILINE)
-
-
 def test_the_version_is_the_same_everywhere() -> None:
-    """Of the package, of the changelog's head, of the wheel that a page names (docs/contributing.md, Versions)."""
-    assert VERSION is not None
+    """Of the package, in its own words too; of the changelog's head; of the wheel that a page names."""
+    assert lmi.model.VERSION == VERSION
     headings = re.findall(r"^## (.+)$", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
-    assert headings[0] == VERSION[1]
+    assert headings[0] == VERSION
     numbers = [tuple(map(int, heading.split("."))) for heading in headings]
     assert numbers == sorted(set(numbers), reverse=True)
     named = re.findall(r"lmi_handler-(\d[\d.]*)-py3", (DOCS / "deploying.md").read_text(encoding="utf-8"))
-    assert set(named) == {VERSION[1]}
+    assert set(named) == {VERSION}

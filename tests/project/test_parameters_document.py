@@ -68,24 +68,6 @@ def test_every_parameter_has_a_row(title: str, names: set[str]) -> None:
     assert set(table(title)) == names
 
 
-def test_every_alias_is_told() -> None:
-    assert all(f"`{alias}` is `{name}`" in parameters_document() for alias, name in ALIASES.items())
-
-
-def test_what_rows_say() -> None:
-    rows, chat = table("LMI"), table("OpenAI chat")
-    assert rows["max_new_tokens"] == ["30", "", "an integer from 1", "`max_tokens`", "yes"]
-    assert rows["top_p"][1] == "0.0; 0.85 where tokens are drawn (a number from 0 to 1)"
-    assert rows["min_length"][:2] == ["0", "1"]
-    assert rows["watermark"][3:] == ["refused", ""]
-    most = "up to `option.max_logprobs`, 20"
-    assert rows["logprobs"] == ["none", "", "an integer from 0", "`logprobs`", most]
-    assert rows["pad_id"][3:] == ["nothing", ""]
-    assert rows["details"][3:] == ["the dialect", ""]
-    assert chat["temperature"][0] == "the model's"
-    assert chat["kv_transfer_params"][3:] == ["with a connector (`option.kv_transfer_config`)"]
-
-
 SETTINGS = Settings(model_dir="/m", model_id="/m", model_name="m")
 BATCHES = msgspec.structs.replace(SETTINGS, rolling_batch="disable")
 
@@ -156,15 +138,6 @@ def test_dynamic_batches_differ_as_they_say() -> None:
         given = {name: sample(ROWS["common"][name])}
         assert asked(dynamic, given, BATCHES) == asked(lmi, given, SETTINGS)
     assert asked(dynamic, {"num_beams": 3}, BATCHES).beams == asked(lmi, {"num_beams": 3}, SETTINGS).beams
-
-
-@pytest.mark.parametrize("title", ["LMI embeddings", "OpenAI embeddings"])
-def test_what_embedding_rows_say(title: str) -> None:
-    rows = table(title)
-    assert rows["normalize"] == ["`option.normalize`", "true or false", "`normalize`", "yes"]
-    assert rows["dimensions"][2:] == ["`dimensions`", "of models that are trained for it (Matryoshka), else refused"]
-    cut = "truncation_direction" if title.startswith("LMI") else "truncation_side"
-    assert (rows[cut][0], rows[cut][2]) == ("right", "`cut`")
 
 
 def test_an_embedding_bodys_parameters_set_what_their_rows_say() -> None:

@@ -1,23 +1,17 @@
-"""A server that the bench can be pointed at, and that does wrong as it is told: `python -m tests.bench.checks.server
-[FAULT]`.
+"""A server that the bench can be pointed at, and that does wrong as it is told:
 
     drop     a streamed answer lacks one record, though the usage counts it
     cut      a whole answer lacks its last word
     other    whole answers have other words
-    twice    a streamed answer has its second record in the third one's place
     strange  records have other names
-    plain    there is no streamed answer
-    named    chats must name the model `demo`
-    leak     a hundred KiB of each request stay
 
-Prints its URL and ends with its standard input. Faults but the last four are in answers to prompts that end in an odd
+All but the last are in answers to prompts that end in an odd
 number, but not in those that warm up.
 """
 
 from __future__ import annotations
 
 import json
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -48,8 +42,6 @@ def answer(asked: dict[str, Any], fault: str) -> list[dict[str, Any]]:
         head, end = [], []
     if faulty and fault == "drop":
         del records[1]
-    if faulty and fault == "twice":
-        records[2] = records[1]
     return [*head, *records, *end]
 
 
@@ -57,27 +49,19 @@ class Handler(BaseHTTPRequestHandler):
     """Bodies that end with the connection."""
 
     fault = ""
-    kept: list[bytearray]
 
     def do_GET(self) -> None:
-        """Healthy."""
         self.send_response(200)
         self.end_headers()
 
     def do_POST(self) -> None:
-        """Answers at once."""
         asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        if self.fault == "leak":
-            self.kept.append(bytearray(b"x" * 102400))
-        refused = (self.fault == "plain" and asked["stream"]) or (
-            self.fault == "named" and asked.get("model", "demo" if "inputs" in asked else "") != "demo"
-        )
-        records = [] if refused else [json.dumps(one, separators=(",", ":")) for one in answer(asked, self.fault)]
+        records = [json.dumps(one, separators=(",", ":")) for one in answer(asked, self.fault)]
         if self.fault == "strange":
             records = [one.replace('"token"', '"piece"').replace('"content"', '"words"') for one in records]
         if "messages" in asked and asked["stream"]:
             records = [f"data: {one}\n" for one in (*records, "[DONE]")]
-        self.send_response(400 if refused else 200)
+        self.send_response(200)
         self.end_headers()
         self.wfile.write("".join(f"{one}\n" for one in records).encode())
 
@@ -85,16 +69,10 @@ class Handler(BaseHTTPRequestHandler):
         """Nothing."""
 
 
-def made(fault: str) -> ThreadingHTTPServer:
-    """Listens already."""
-    # New lists: the class is what all its requests share.
-    return ThreadingHTTPServer(("127.0.0.1", 0), type("Faulty", (Handler,), {"fault": fault, "kept": []}))
-
-
 @contextmanager
 def faulty(fault: str = "") -> Iterator[str]:
     """The URL of one in this process."""
-    with made(fault) as served:
+    with ThreadingHTTPServer(("127.0.0.1", 0), type("Faulty", (Handler,), {"fault": fault})) as served:
         thread = threading.Thread(target=served.serve_forever)
         thread.start()
         try:
@@ -102,14 +80,3 @@ def faulty(fault: str = "") -> Iterator[str]:
         finally:
             served.shutdown()
             thread.join()
-
-
-def main(fault: str = "") -> None:
-    """Serves until standard input ends."""
-    with faulty(fault) as url:
-        print(url.removesuffix("/invocations"), flush=True)
-        sys.stdin.read()
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])

@@ -15,13 +15,11 @@ from ..work import (
     CHAT_WHOLE,
     LMI_STREAM,
     LMI_WHOLE,
-    WORKLOADS,
     Measured,
     Timed,
     Workload,
     arrived,
     figures,
-    other_form,
 )
 from .server import faulty
 
@@ -51,10 +49,6 @@ COUNTED = b'data: {"choices":[],"usage":{"completion_tokens":3}}\n\ndata: [DONE]
 )
 def test_the_text_of_an_answer(workload: Workload, body: bytes, text: str) -> None:
     assert workload.text(body) == text
-
-
-def test_the_other_form_of_a_dialect() -> None:
-    assert [other_form(one) for one in WORKLOADS] == [LMI_WHOLE, LMI_STREAM, CHAT_WHOLE, CHAT_STREAM]
 
 
 def timed(text: str, tokens: int = 5) -> Timed:
@@ -149,21 +143,11 @@ def test_a_server_that_loses_nothing(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert "360 tokens came and 0 were lost." in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(
-    ("fault", "workload"), [("other", CHAT_WHOLE), ("other", LMI_WHOLE), ("twice", CHAT_STREAM)], ids=named
-)
-def test_answers_with_other_words(fault: str, workload: Workload, capsys: pytest.CaptureFixture[str]) -> None:
-    with faulty(fault) as url:
+@pytest.mark.parametrize("workload", [CHAT_WHOLE, LMI_WHOLE], ids=named)
+def test_answers_with_other_words(workload: Workload, capsys: pytest.CaptureFixture[str]) -> None:
+    with faulty("other") as url:
         bench(url, "--workload", workload.name)
     assert f"Of {REQUESTS} answers {REQUESTS // 2} have no text to be compared with" in capsys.readouterr().out
-
-
-def test_a_server_without_the_other_form(capsys: pytest.CaptureFixture[str]) -> None:
-    with faulty("plain") as url:
-        bench(url, "--workload", "chat whole")
-    printed = capsys.readouterr()
-    assert f"Of {REQUESTS} answers {REQUESTS} have no text to be compared with" in printed.out
-    assert "nothing to compare the texts of chat whole with" in printed.err
 
 
 @pytest.mark.parametrize("workload", [LMI_STREAM, CHAT_STREAM], ids=named)
@@ -175,26 +159,3 @@ def test_records_that_are_not_known_are_an_error(workload: Workload, capsys: pyt
     error = capsys.readouterr().err
     assert f"{workload.name}: none of 12 answers has what shows its records, {workload.mark.pattern.decode()}" in error
     assert "the first is" in error
-
-
-@pytest.mark.parametrize(
-    ("dialect", "names"),
-    [("lmi", ["LMI stream, log_prob", "LMI whole"]), ("openai", ["chat stream", "chat whole"])],
-)
-def test_one_dialect(dialect: str, names: list[str], tmp_path: Path) -> None:
-    with faulty() as url:
-        bench(url, "--dialect", dialect, "-o", str(tmp_path / "result"))
-    runs = json.loads((tmp_path / "result.json").read_text())["runs"]
-    assert [run["workload"] for run in runs] == names
-
-
-def test_a_server_that_must_be_told_the_model(capsys: pytest.CaptureFixture[str]) -> None:
-    with faulty("named") as url:
-        bench(url, "--model", "demo")
-        bench(url, "--dialect", "lmi")
-        for model in (["--model", "other"], []):
-            with pytest.raises(SystemExit):
-                bench(url, *model)
-    errors = [line for line in capsys.readouterr().err.splitlines() if line.startswith("bench failed: ")]
-    assert len(errors) == 2
-    assert all("answered 400" in line for line in errors)

@@ -15,11 +15,12 @@ from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from . import minilm, smollm2, style
 
-MAKERS = {"smollm2": smollm2.make, "minilm": minilm.make, "style": style.make}
+MAKERS: Mapping[str, Callable[[Path, Path], str]] = {"smollm2": smollm2.make, "minilm": minilm.make, "style": style.make}
 
 
 def main() -> None:

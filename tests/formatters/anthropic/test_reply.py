@@ -15,6 +15,7 @@ from lmi.formatters.anthropic.reply import MessageEncoder
 
 from ...kit.answers.anthropic import REASONING, call, events, joined, reply, whole
 from ...kit.answers.events import end, feed, same_shape
+from ...kit.answers.splits import LETTERS, merged, split
 from ...kit.api.conversation import uncarried
 from ...kit.api.errors import ContextError, GenerationError, OverloadedError
 from ...kit.api.types import CallDelta, Delta, Event, Failed, Finish, FinishReason, Started
@@ -294,8 +295,8 @@ def test_what_was_cut_off_is_an_error(stream: bool) -> None:
 
 # --- Any split ---
 
-letters = st.text(st.characters(exclude_categories=["Cs"]), max_size=3)
-pieces = st.lists(letters, max_size=5)
+
+pieces = st.lists(LETTERS, max_size=5)
 
 
 def _calls(texts: Sequence[str]) -> list[Delta]:
@@ -308,17 +309,6 @@ def _calls(texts: Sequence[str]) -> list[Delta]:
     return made
 
 
-def _merged(deltas: Sequence[Delta]) -> Delta:
-    return Delta(
-        0,
-        "".join(delta.text for delta in deltas),
-        (),
-        deltas[-1].finish,
-        "".join(delta.reasoning for delta in deltas),
-        tuple(part for delta in deltas for part in delta.calls),
-    )
-
-
 @given(
     pieces, pieces, pieces, st.lists(st.booleans(), min_size=21, max_size=21),
     st.sampled_from(["eos", "stop", "length", "content_filter"]),
@@ -328,21 +318,15 @@ def test_any_split_gives_the_same_message(
 ) -> None:
     steps = [Delta(0, "", reasoning=text) for text in reasoning] + [Delta(0, text) for text in texts] + _calls(calls)
     steps.append(Delta(0, "", (), end(reason, len(steps), reasoning_tokens=len(reasoning))))
-    groups: list[list[Delta]] = [[]]
-    for step, cut in zip(steps, cuts, strict=False):
-        groups[-1].append(step)
-        if cut:
-            groups.append([])
-    groups.append(steps[len(cuts) :])
-    told: list[Event] = [Started(7, 2), *(_merged(group) for group in groups if group)]
-    expected = whole(reply(), Started(7, 2), _merged(steps))
+    told = split(steps, cuts)
+    expected = whole(reply(), Started(7, 2), merged(steps))
     streamed = joined(events(reply(stream=True), *told))
     for message in (whole(reply(), *told), streamed):
         key, expected_key = message["id"].removeprefix("msg_"), expected["id"].removeprefix("msg_")
         assert json.loads(json.dumps(message).replace(key, expected_key)) == expected
 
 
-@given(st.lists(st.tuples(st.sampled_from(["reasoning", "text", "call"]), letters), max_size=8), st.booleans())
+@given(st.lists(st.tuples(st.sampled_from(["reasoning", "text", "call"]), LETTERS), max_size=8), st.booleans())
 def test_blocks_in_any_order_are_the_same_whole_and_streamed(steps: list[tuple[str, str]], shown: bool) -> None:
     told: list[Event] = [Started(7, 2)]
     for index, (kind, text) in enumerate(steps):
@@ -359,7 +343,7 @@ def test_blocks_in_any_order_are_the_same_whole_and_streamed(steps: list[tuple[s
     assert [block["type"] for block in body["content"]].count("tool_use") == [kind for kind, _ in steps].count("call")
 
 
-@given(st.lists(letters, max_size=8))
+@given(st.lists(LETTERS, max_size=8))
 def test_a_text_has_one_event_a_delta(texts: list[str]) -> None:
     told = [Delta(0, text) for text in ["Hi", *texts]]
     made = events(reply(stream=True), Started(1), *told, Delta(0, "", finish=end()))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from hypothesis import given
@@ -10,36 +9,10 @@ from hypothesis import strategies as st
 
 from ...kit.answers.events import Told, end, join_calls
 from ...kit.answers.openai import CHATS, COMPLETIONS, DETAILS, REASONING, TOOLS, USAGE, call, chunks, reply, whole
-from ...kit.api.types import CallDelta, Delta, Event, FinishReason, Started, Token, TopToken
+from ...kit.answers.splits import CUTS, LETTERS, REASONS, merged, split, steps_of
+from ...kit.api.types import Delta, FinishReason, Started, Token
 
 # --- Chat ---
-
-letters = st.text(st.characters(exclude_categories=["Cs"]), max_size=3)
-
-
-def _token(text: str) -> Token:
-    return Token(5, text, -1.5, top=(TopToken(5, text, -1.5, text.encode()),), raw=text.encode())
-
-
-def _step(kind: str, text: str, number: int) -> Delta:
-    """What one token brings: of the reasoning, the text, or a call."""
-    tokens = (_token(text),)
-    if kind == "call":
-        first = number % 2 == 0
-        part = CallDelta(number // 2, f"call_{number}" if first else None, "f" if first else None, text)
-        return Delta(0, "", tokens, calls=(part,))
-    return Delta(0, "", tokens, reasoning=text) if kind == "reasoning" else Delta(0, text, tokens)
-
-
-def _merged(deltas: Sequence[Delta]) -> Delta:
-    return Delta(
-        0,
-        "".join(delta.text for delta in deltas),
-        tuple(token for delta in deltas for token in delta.tokens),
-        deltas[-1].finish,
-        "".join(delta.reasoning for delta in deltas),
-        tuple(part for delta in deltas for part in delta.calls),
-    )
 
 
 def _assembled(made: list[Any]) -> Any:
@@ -62,40 +35,22 @@ def _assembled(made: list[Any]) -> Any:
     return message, entries, word, made[-1]["usage"]
 
 
-@given(
-    st.lists(st.tuples(st.just("reasoning"), letters), max_size=4),
-    st.lists(st.tuples(st.just("text"), letters), max_size=6),
-    st.lists(st.tuples(st.just("call"), letters), max_size=5),
-    st.lists(st.booleans(), min_size=16, max_size=16),
-    st.sampled_from(["eos", "stop", "length"]),
-)
+@given(st.lists(LETTERS, max_size=4), st.lists(LETTERS, max_size=6), st.lists(LETTERS, max_size=5), CUTS, REASONS)
 def test_any_split_gives_the_same_answer(
-    reasoning: list[tuple[str, str]],
-    text: list[tuple[str, str]],
-    calls: list[tuple[str, str]],
-    cuts: list[bool],
-    reason: FinishReason,
+    reasoning: list[str], text: list[str], calls: list[str], cuts: list[bool], reason: FinishReason
 ) -> None:
-    steps = [
-        _step(kind, piece, number) for kinds in (reasoning, text, calls) for number, (kind, piece) in enumerate(kinds)
-    ]
-    steps.append(Delta(0, "", (), end(reason, len(steps), reasoning_tokens=len(reasoning))))
-    groups: list[list[Delta]] = [[]]
-    for step, cut in zip(steps, cuts, strict=False):
-        groups[-1].append(step)
-        if cut:
-            groups.append([])
-    events: list[Event] = [Started(7, 2), *(_merged(group) for group in groups if group)]
+    steps = steps_of(reasoning, text, calls, reason, ["f"])
+    events = split(steps, cuts)
     asked: dict[str, Any] = {"logprobs": True, "top_logprobs": 1, "tools": TOOLS}
     body = whole(reply(REASONING, CHATS, **asked), *events)
-    assert body["choices"] == whole(reply(REASONING, **asked), Started(7, 2), _merged(steps))["choices"]
+    assert body["choices"] == whole(reply(REASONING, **asked), Started(7, 2), merged(steps))["choices"]
     message, entries, word, usage = _assembled(chunks(reply(REASONING, **asked, stream=True, **USAGE), *events))
     (choice,) = body["choices"]
     for name, value in message.items():
         assert (choice["message"][name] or type(value)()) == value
     assert choice["logprobs"]["content"] == entries
     assert (choice["finish_reason"], {**DETAILS, **body["usage"]}) == (word, usage)
-    assert "".join(piece for _, piece in text) == message["content"]
+    assert "".join(text) == message["content"]
 
 
 @st.composite
@@ -147,7 +102,7 @@ def test_any_split_of_characters_gives_the_same_bytes(tokens: list[Token], cuts:
         assert [value for chunk in made for value in chunk["choices"][0]["logprobs"][name]] == column
 
 
-@given(st.lists(letters, max_size=8), st.lists(st.booleans(), min_size=8, max_size=8))
+@given(st.lists(LETTERS, max_size=8), st.lists(st.booleans(), min_size=8, max_size=8))
 def test_plain_text_has_one_chunk_a_delta(texts: list[str], merged: list[bool]) -> None:
     events: list[Delta] = []
     for text, join in zip(texts, merged, strict=False):
@@ -164,7 +119,7 @@ def test_plain_text_has_one_chunk_a_delta(texts: list[str], merged: list[bool]) 
 
 
 @given(
-    st.lists(st.lists(letters, min_size=1, max_size=6), min_size=1, max_size=3),
+    st.lists(st.lists(LETTERS, min_size=1, max_size=6), min_size=1, max_size=3),
     st.lists(st.booleans(), min_size=18, max_size=18),
     st.booleans(),
 )

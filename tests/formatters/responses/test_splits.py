@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from typing import Any
 
 from hypothesis import given
@@ -13,33 +12,11 @@ from lmi.formatters.responses.custom import CustomInput
 
 from ...kit.answers.events import end
 from ...kit.answers.responses import events_of, reply, whole
-from ...kit.api.types import CallDelta, Delta, Event, FinishReason, Started, Token, TopToken
+from ...kit.answers.splits import CUTS, LETTERS, REASONS, merged, split, steps_of
+from ...kit.api.types import Delta, FinishReason, Started
 
-letters = st.text(st.characters(exclude_categories=["Cs"]), max_size=3)
 SAY = {"type": "custom", "name": "say"}
 LOGPROBS = {"include": ["message.output_text.logprobs"], "top_logprobs": 1}
-
-
-def _step(kind: str, text: str, number: int) -> Delta:
-    """What one token brings: of the reasoning, the text, or a call, every other one of a custom tool."""
-    tokens = (Token(5, text, -1.5, top=(TopToken(5, text, -1.5, text.encode()),), raw=text.encode()),)
-    if kind == "call":
-        first = number % 2 == 0
-        name = "say" if number % 4 else "f"
-        part = CallDelta(number // 2, f"call_{number}" if first else None, name if first else None, text)
-        return Delta(0, "", tokens, calls=(part,))
-    return Delta(0, "", tokens, reasoning=text) if kind == "reasoning" else Delta(0, text, tokens)
-
-
-def _merged(deltas: Sequence[Delta]) -> Delta:
-    return Delta(
-        0,
-        "".join(delta.text for delta in deltas),
-        tuple(token for delta in deltas for token in delta.tokens),
-        deltas[-1].finish,
-        "".join(delta.reasoning for delta in deltas),
-        tuple(part for delta in deltas for part in delta.calls),
-    )
 
 
 def _without_ids(body: Any) -> Any:
@@ -76,43 +53,27 @@ def _text(item: Any) -> str:
 
 
 @given(
-    st.lists(st.tuples(st.just("reasoning"), letters), max_size=4),
-    st.lists(st.tuples(st.just("text"), letters), max_size=6),
-    st.lists(st.tuples(st.just("call"), letters), max_size=5),
-    st.lists(st.booleans(), min_size=16, max_size=16),
-    st.sampled_from(["eos", "stop", "length"]),
+    st.lists(LETTERS, max_size=4), st.lists(LETTERS, max_size=6), st.lists(LETTERS, max_size=5), CUTS, REASONS,
     st.booleans(),
-)
+)  # fmt: skip
 def test_any_split_gives_the_same_response(
-    reasoning: list[tuple[str, str]],
-    text: list[tuple[str, str]],
-    calls: list[tuple[str, str]],
-    cuts: list[bool],
-    reason: FinishReason,
-    shown: bool,
+    reasoning: list[str], text: list[str], calls: list[str], cuts: list[bool], reason: FinishReason, shown: bool
 ) -> None:
-    steps = [
-        _step(kind, piece, number) for kinds in (reasoning, text, calls) for number, (kind, piece) in enumerate(kinds)
-    ]
-    steps.append(Delta(0, "", (), end(reason, len(steps), reasoning_tokens=len(reasoning))))
-    groups: list[list[Delta]] = [[]]
-    for step, cut in zip(steps, cuts, strict=False):
-        groups[-1].append(step)
-        if cut:
-            groups.append([])
-    events: list[Event] = [Started(7, 2), *(_merged(group) for group in groups if group)]
+    # Every other call is one of a custom tool.
+    steps = steps_of(reasoning, text, calls, reason, ["f", "say"])
+    events = split(steps, cuts)
     asked: dict[str, Any] = {"tools": [SAY], **(LOGPROBS if shown else {})}
     body = whole(reply(**asked), *events)
-    assert _without_ids(body) == _without_ids(whole(reply(**asked), Started(7, 2), _merged(steps)))
+    assert _without_ids(body) == _without_ids(whole(reply(**asked), Started(7, 2), merged(steps)))
     streamed = events_of(reply(**asked, stream=True), *events)
     assert _without_ids(streamed[-1]["response"]) == _without_ids(body)
     assert _assembled(streamed) == [{"type": item["type"], "text": _text(item)} for item in body["output"]]
-    whole_text = "".join(piece for _, piece in text)
+    whole_text = "".join(text)
     spoken = "".join(_text(item) for item in body["output"] if item["type"] == "message")
     assert spoken == (whole_text if whole_text.strip() or not calls else "")
 
 
-@given(st.lists(letters, max_size=8))
+@given(st.lists(LETTERS, max_size=8))
 def test_plain_text_has_one_event_a_delta(texts: list[str]) -> None:
     events = events_of(reply(stream=True), Delta(0, "a"), *(Delta(0, text) for text in texts), Delta(0, "", (), end()))
     pieces = [event["delta"] for event in events if event["type"] == "response.output_text.delta"]
@@ -123,7 +84,7 @@ ESCAPED = st.lists(st.sampled_from([*'"\\/bdunD83eE0 {}:', "input"]), max_size=2
 
 
 @given(
-    st.one_of(letters.map(lambda text: json.dumps({"input": text})), ESCAPED, ESCAPED.map('{{"input": "{}'.format)),
+    st.one_of(LETTERS.map(lambda text: json.dumps({"input": text})), ESCAPED, ESCAPED.map('{{"input": "{}'.format)),
     st.data(),
 )
 def test_any_split_of_arguments_gives_the_same_input(arguments: str, data: st.DataObject) -> None:

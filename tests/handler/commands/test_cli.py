@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
-from importlib import metadata
 from pathlib import Path
 
 import pytest
 
 from lmi.handler.commands.cli import main
+
+from ...kit.installed import VERSION
 
 
 @pytest.mark.parametrize(
@@ -35,7 +36,7 @@ def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["--version"])
     assert ended.value.code == 0
-    assert capsys.readouterr().out == f"lmi {metadata.version('lmi-handler')}\n"
+    assert capsys.readouterr().out == f"lmi {VERSION}\n"
 
 
 @pytest.mark.parametrize(

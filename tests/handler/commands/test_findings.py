@@ -11,8 +11,8 @@ from lmi.handler.commands.findings import as_json, findings, report
 
 from ...kit.api.handler import lmi_command
 from ...kit.api.options import Finding
+from ...kit.installed import LMI
 from ...kit.typed import Typed
-from .test_serve import LMI
 
 
 @pytest.fixture
@@ -148,7 +148,7 @@ def test_the_command(model_dir: Path, capsys: pytest.CaptureFixture[str]) -> Non
 def test_on_a_terminal(model_dir: Path) -> None:
     """The same lines, in colours unless NO_COLOR is set."""
     for environment, coloured in (({}, True), ({"NO_COLOR": "1"}, False)):
-        with Typed([LMI, "check", str(model_dir), "--set", "async_mode=1"], environment) as command:
+        with Typed([*LMI, "check", str(model_dir), "--set", "async_mode=1"], environment) as command:
             assert command.end() == 1
             assert ": write option.async_mode=true\n" in command.text
             assert ("\x1b[1;31m" in command.raw) is coloured

@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -21,12 +20,12 @@ from ...kit.api.dialects import receive
 from ...kit.api.options import typed_settings
 from ...kit.api.types import ParsedRequest, Request
 from ...kit.hosts.host import FAST, Server
+from ...kit.installed import LMI
 from ...kit.paths import USER_CODE
 from ...kit.typed import CTRL_C, Typed
 
 pytestmark = pytest.mark.processes
 
-LMI = str(Path(sys.executable).parent / "lmi")
 LINK = "lmi: serving on http://127.0.0.1:"
 
 
@@ -46,7 +45,7 @@ Begin = Callable[..., Typed]
 def begin(loading: Path) -> Iterator[Begin]:
     with ExitStack() as stack:
         yield lambda *arguments, **environment: stack.enter_context(
-            Typed([LMI, "serve", str(loading), "--port", "0", *arguments], environment)
+            Typed([*LMI, "serve", str(loading), "--port", "0", *arguments], environment)
         )
 
 
@@ -97,7 +96,7 @@ def test_ctrl_c_while_it_starts(begin: Begin) -> None:
 def test_a_start_elsewhere(loading: Path) -> None:
     """The last ones say what to do next."""
     (loading / "go").touch()
-    command = [LMI, "serve", str(loading), "--port", "0"]
+    command = [*LMI, "serve", str(loading), "--port", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as server:
         assert server.stdout is not None
         said = [server.stdout.readline().rstrip()]
@@ -199,7 +198,7 @@ def test_a_directory_of_a_models_files(demo_model: Path, tmp_path: Path) -> None
 @pytest.mark.engine
 @pytest.mark.once
 def test_what_cannot_be_fetched(hub: Path) -> None:
-    done = subprocess.run([LMI, "serve", "acme/other"], capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run([*LMI, "serve", "acme/other"], capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 1
     last = done.stderr.splitlines()[-1]
     expected = "acme/other is no directory here, and could not be fetched from the hub: "

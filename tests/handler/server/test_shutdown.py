@@ -20,6 +20,7 @@ from ...kit.api.handler import answer_of, application, started_service
 from ...kit.api.types import Delta, Request, Started
 from ...kit.hosts.host import Server, Streamed, begun, client, engine_process, eventually, model_directory, with_parrot
 from ...kit.hosts.local_server import serving
+from ...kit.installed import LMI
 from ...kit.user_code.engine import ScriptedEngine
 
 pytestmark = pytest.mark.once
@@ -223,7 +224,7 @@ async def test_a_signal_while_code_of_the_users_loads(tmp_path: Path) -> None:
     """The status is 0, and that code is not what ended it."""
     (tmp_path / "serving.properties").write_text("engine=Python\n")
     (tmp_path / "model.py").write_text(LOADS_LONG)
-    command = [str(Path(sys.executable).parent / "lmi"), "serve", str(tmp_path), "--port", "0"]
+    command = [*LMI, "serve", str(tmp_path), "--port", "0"]
     with (tmp_path / "log").open("w") as log:
         process = await asyncio.create_subprocess_exec(*command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
     try:
@@ -246,7 +247,7 @@ async def test_a_signal_while_code_of_the_users_loads(tmp_path: Path) -> None:
 @pytest.mark.anyio
 async def test_while_the_engine_starts_a_signal_ends_it_at_once(demo_model: Path, tmp_path: Path) -> None:
     directory = model_directory(demo_model, tmp_path / "model", {})
-    command = [str(Path(sys.executable).parent / "lmi"), "serve", str(directory), "--port", "0"]
+    command = [*LMI, "serve", str(directory), "--port", "0"]
     with (tmp_path / "log").open("w") as log:
         process = await asyncio.create_subprocess_exec(*command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
     try:

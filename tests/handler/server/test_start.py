@@ -6,7 +6,6 @@ import re
 import shutil
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -17,9 +16,9 @@ import pytest
 
 from ...kit.hosts.host import free_port
 from ...kit.hosts.local_server import until
+from ...kit.installed import LMI
 from ...kit.paths import USER_CODE
 
-LMI = str(Path(sys.executable).parent / "lmi")
 pytestmark = pytest.mark.processes
 
 WAITS = """
@@ -45,7 +44,7 @@ class Serving:
         (folder / "serving.properties").write_text("option.backend=echo:Echo\n")
         self.folder = folder
         with self._log.open("w") as log:
-            command = [LMI, "serve", str(folder), *arguments]
+            command = [*LMI, "serve", str(folder), *arguments]
             self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         until((folder / "loading").exists)
 
@@ -83,7 +82,7 @@ def test_the_port_is_taken_before_the_engine_starts(begin: Begin) -> None:
         socket.create_connection(("127.0.0.1", port), 10)
     began = time.monotonic()
     second = subprocess.run(
-        [LMI, "serve", str(serving.folder), "--port", str(port)],
+        [*LMI, "serve", str(serving.folder), "--port", str(port)],
         capture_output=True,
         text=True,
         timeout=60,

@@ -69,7 +69,6 @@ class Playground:
 
     @property
     def body(self) -> Any:
-        """The request as JSON."""
         return json.loads(self.ask("document.getElementById('json').value"))
 
     def edit(self, body: object) -> None:

@@ -38,8 +38,10 @@ def run_python(
     errors: what it writes to standard error belongs to it.
     """
     # The hub's client in offline mode refuses the test's own server too.
-    foreign = ("PYTHONPATH", "PYTHONHOME", "HF_HUB_OFFLINE", "OPENAI_", "AWS_", "AZURE_", "LANGSMITH_", "LITELLM_")
+    foreign = ("PYTHONHOME", "HF_HUB_OFFLINE", "OPENAI_", "AWS_", "AZURE_", "LANGSMITH_", "LITELLM_")
     kept = {name: value for name, value in os.environ.items() if not name.startswith(foreign)}
+    if python != OURS:
+        kept.pop("PYTHONPATH", None)
     # Without it litellm downloads a list of prices when it is imported.
     kept |= {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "NO_PROXY": "*", **(variables or {})}
     done = subprocess.run(

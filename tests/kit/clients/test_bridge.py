@@ -9,7 +9,6 @@ from contextlib import closing
 from typing import Any
 
 import pytest
-from botocore.eventstream import ChecksumMismatch, EventStreamBuffer
 from botocore.exceptions import EventStreamError
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,7 +17,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from .bridge import Bridge, cut, frame, payload_part, runtime, serving, stream_error
+from .bridge import Bridge, cut, runtime, serving
 
 TEXT = ('data: {"text":"Grüße, 世界 🌍"}\n\n' * 3 + "data: [DONE]\n\n").encode()
 
@@ -119,37 +118,6 @@ def test_a_stream_that_ends_early_is_a_model_stream_error(client: Any, body: byt
     assert b"".join(parts) == b"half a li"
     # Of the two members of the error botocore keeps the message.
     assert caught.value.response["Error"] == {"Code": "ModelStreamError", "Message": message}
-
-
-@given(
-    st.lists(st.binary(max_size=60), max_size=6),
-    st.lists(st.integers(min_value=1, max_value=50), min_size=1, max_size=30),
-)
-def test_botocore_reads_frames_however_they_arrive(payloads: list[bytes], pieces: list[int]) -> None:
-    written = b"".join([*map(payload_part, payloads), stream_error("StreamBroken", "gone")])
-    buffer = EventStreamBuffer()
-    messages: list[Any] = []
-    position = 0
-    while position < len(written):
-        size = pieces[position % len(pieces)]
-        buffer.add_data(written[position : position + size])
-        messages += list(buffer)
-        position += size
-    *events, error = messages
-    assert [event.payload for event in events] == payloads
-    assert all(event.headers[":event-type"] == "PayloadPart" for event in events)
-    assert error.headers[":exception-type"] == "ModelStreamError"
-    assert json.loads(error.payload) == {"Message": "gone", "ErrorCode": "StreamBroken"}
-
-
-@pytest.mark.parametrize("position", [3, 10, 20, -6, -1], ids=["length", "prelude's CRC", "header", "payload", "CRC"])
-def test_botocore_sees_a_damaged_frame(position: int) -> None:
-    damaged = bytearray(frame({":message-type": "event"}, b"payload"))
-    damaged[position] ^= 1
-    buffer = EventStreamBuffer()
-    buffer.add_data(bytes(damaged))
-    with pytest.raises(ChecksumMismatch):
-        next(buffer)
 
 
 @given(st.lists(st.binary(max_size=30), max_size=10), st.integers(min_value=0, max_value=1000))

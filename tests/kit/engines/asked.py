@@ -71,11 +71,9 @@ class Asked:
         self.close()
 
     def close(self) -> None:
-        """Ends the engine."""
         self.service.close()
 
     def open(self, body: object, *, path: str = "", headers: Mapping[str, str] | None = None) -> Exchange:
-        """Begins a request."""
         sent = Request(body=json.dumps(body).encode(), path=path, headers=dict(headers or {}))
         return self.service.open(sent)
 

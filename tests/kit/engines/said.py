@@ -85,5 +85,4 @@ class SaidEngine:
         return bool(matcher.accept_string(answer)) and matcher.is_terminated()
 
     def close(self) -> None:
-        """Ends it."""
         self.backend.close()

@@ -128,7 +128,6 @@ def copy(demo: Path, target: Path) -> Path:
 
 
 def main(demo: Path, folder: Path, faults: Mapping[str, tuple[Change, Mapping[str, str]]]) -> None:
-    """Tries them all."""
     from lmi.model.options import load_settings
     from lmi.model.options.model_dir import check_model
     from lmi.model.process.ending.start_errors import start_error

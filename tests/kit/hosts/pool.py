@@ -58,6 +58,5 @@ class HostPool:
         return host
 
     def close(self) -> None:
-        """Ends all of them."""
         while self._running:
             self._running.popitem()[1].stop()

@@ -53,11 +53,9 @@ class ParrotEngine:
 
     @property
     def busy(self) -> bool:
-        """Whether anything runs."""
         return bool(self._running)
 
     def stats(self) -> EngineStats:
-        """How busy it is."""
         return EngineStats(running=len(self._running))
 
     def tokens(self, prepared: Running) -> int:
@@ -91,11 +89,9 @@ class ParrotEngine:
         return prompt if isinstance(prompt, str) else self._tokenizer.decode(list(prompt))
 
     def add(self, prepared: Running) -> None:
-        """Starts it."""
         self._running[prepared.number] = prepared
 
     def abort(self, numbers: Sequence[int]) -> None:
-        """Ends generations."""
         for number in numbers:
             self._running.pop(number, None)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -12,6 +11,7 @@ from lmi.model.nodes.facts import differences, facts_of
 
 from ...kit.adapters import write_adapter
 from ...kit.api.options import make_settings
+from ...kit.installed import VERSION
 
 NAME = "node 1 (10.0.0.2)"
 
@@ -35,7 +35,7 @@ def facts(folder: Path, rank: int, **options: str) -> dict[str, str]:
 def test_the_same_model_in_another_place_is_the_same(copies: tuple[Path, Path]) -> None:
     here, there = copies
     assert differences(facts(here, 0), facts(there, 1), NAME) == ""
-    assert facts(here, 0)["lmi"] == version("lmi-handler")
+    assert facts(here, 0)["lmi"] == VERSION
 
 
 def test_each_difference_is_named_but_what_the_leader_decides(copies: tuple[Path, Path]) -> None:

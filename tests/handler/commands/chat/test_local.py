@@ -6,7 +6,6 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import httpx
@@ -17,11 +16,10 @@ from lmi.handler.commands.chat.local import local_server
 
 from ....kit.api.errors import OptionError
 from ....kit.hosts.local_server import until
+from ....kit.installed import LMI
 from ....kit.paths import USER_CODE
 
 pytestmark = pytest.mark.processes
-
-LMI = str(Path(sys.executable).parent / "lmi")
 
 
 @pytest.fixture
@@ -46,7 +44,7 @@ def test_standard_output_is_the_answers(echo: Path) -> None:
     """Whatever the engine writes there."""
     (echo / "echo.py").write_text((echo / "echo.py").read_text() + "\nprint('what the engine prints', flush=True)\n")
     done = subprocess.run(
-        [LMI, "chat", str(echo)], input="Hi\nHello", capture_output=True, text=True, timeout=60, check=False
+        [*LMI, "chat", str(echo)], input="Hi\nHello", capture_output=True, text=True, timeout=60, check=False
     )
     assert (done.returncode, done.stdout) == (0, "Hi\nHello\n")
     assert "what the engine prints" in done.stderr
@@ -65,7 +63,7 @@ def test_a_model_that_generates_nothing(echo: Path, task: str, monkeypatch: pyte
 def test_nothing_is_left_of_it(echo: Path, number: int) -> None:
     """However it ends."""
     with subprocess.Popen(
-        [LMI, "chat", str(echo)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        [*LMI, "chat", str(echo)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
     ) as talk:
         assert talk.stdin is not None
         assert talk.stdout is not None

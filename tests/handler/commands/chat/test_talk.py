@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,12 +15,12 @@ from lmi.handler.commands.chat.talk import read_tools
 from ....demo.model import question
 from ....kit.api.errors import OptionError
 from ....kit.hosts.host import Server, free_port, model_directory, with_parrot
+from ....kit.installed import LMI
 from ....kit.typed import CTRL_C, CTRL_D, ENTER, Typed
 
 # Its server needs what reads a tokenizer.
 pytestmark = [pytest.mark.once, pytest.mark.engine]
 
-LMI = str(Path(sys.executable).parent / "lmi")
 PLAIN, OTHER = question("plain"), question("unicode")
 ENDLESS = question("endless")
 KEY = "a key of the test's"
@@ -41,7 +40,7 @@ def chat(url: str, *arguments: str, text: str = "", key: str | None = KEY) -> tu
     """Status, standard output and error of `lmi chat`, with `text` by a pipe."""
     environment = {name: value for name, value in os.environ.items() if name != "LMI_API_KEY"}
     done = subprocess.run(
-        [LMI, "chat", url, *arguments], input=text, capture_output=True, text=True, timeout=60, check=False,
+        [*LMI, "chat", url, *arguments], input=text, capture_output=True, text=True, timeout=60, check=False,
         env=environment | ({"LMI_API_KEY": key} if key else {}),
     )  # fmt: skip
     return done.returncode, done.stdout, done.stderr
@@ -105,7 +104,7 @@ def test_tools(tmp_path: Path) -> None:
 
 def test_a_person(url: str) -> None:
     """Answers with how fast they came; Ctrl-C ends the one that is coming, or drops a line; lines have a history."""
-    with Typed([LMI, "chat", url], {"LMI_API_KEY": KEY}) as talk:
+    with Typed([*LMI, "chat", url], {"LMI_API_KEY": KEY}) as talk:
         talk.expect("Ctrl-D ends")
         talk.expect("> ")
         talk.keys(PLAIN.prompt + ENTER)
@@ -129,7 +128,7 @@ def test_a_person(url: str) -> None:
 
 
 def test_ctrl_c_ends_the_one_answer(url: str) -> None:
-    with Typed([LMI, "chat", url, ENDLESS.prompt], {"LMI_API_KEY": KEY}) as talk:
+    with Typed([*LMI, "chat", url, ENDLESS.prompt], {"LMI_API_KEY": KEY}) as talk:
         talk.expect("one two three")
         talk.keys(CTRL_C)
         assert talk.end() == 130
@@ -143,7 +142,7 @@ def test_reasoning_and_calls_of_a_model(demo_model: Path, tmp_path: Path) -> Non
     assert weather.tools is not None
     tools.write_text(json.dumps(list(weather.tools)))
     options = ("--set", "tool_call_parser=hermes", "--set", "reasoning_parser=deepseek_r1")
-    with Typed([LMI, "chat", str(demo_model), "--tools", str(tools), *options]) as talk:
+    with Typed([*LMI, "chat", str(demo_model), "--tools", str(tools), *options]) as talk:
         talk.expect("loading the weights", 120)
         talk.expect("> ", 120)
         talk.keys(weather.prompt + ENTER)
@@ -154,7 +153,7 @@ def test_reasoning_and_calls_of_a_model(demo_model: Path, tmp_path: Path) -> Non
         talk.expect("> ")
         talk.keys(CTRL_D)
         assert talk.end() == 0
-    with Typed([LMI, "chat", str(demo_model), *options, thinks.prompt]) as talk:
+    with Typed([*LMI, "chat", str(demo_model), *options, thinks.prompt]) as talk:
         talk.expect("(thinks) 17 times 3 is 10 times 3", 120)
         talk.expect("\n17 times 3 is 51.\n")
         assert talk.end() == 0

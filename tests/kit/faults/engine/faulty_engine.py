@@ -62,7 +62,6 @@ class FaultyEngine:
 
     @property
     def busy(self) -> bool:
-        """Whether anything runs."""
         return bool(self._running)
 
     def stats(self) -> EngineStats:
@@ -106,7 +105,6 @@ class FaultyEngine:
         self._running[number] = prompt
 
     def abort(self, numbers: Sequence[int]) -> None:
-        """Ends generations."""
         for number in numbers:
             self._running.pop(number, None)
 

@@ -153,8 +153,8 @@ class Noting(Swallowing):
     def __init__(self) -> None:
         self.given: list[tuple[str, list[int], bool]] = []
 
-    def parse_delta(self, text: str, ids: list[int], *_: Any, finished: bool) -> Any:
-        self.given.append((text, ids, finished))
+    def parse_delta(self, text: str, _ids: list[int], _request: Any, _prompt: Any, *, finished: bool) -> Any:
+        self.given.append((text, _ids, finished))
         return SimpleNamespace(reasoning=None, content=text, tool_calls=[])
 
 

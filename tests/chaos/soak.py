@@ -1,13 +1,10 @@
-"""`python -m tests.bench --soak N`: so many requests to each server, and what its processes keep of them.
+"""So many requests to a server, and what its processes keep of them.
 
     batches of requests -> all connections closed, a rest -> memory, descriptors, threads of each process -> and again
 
 Batches take the workloads and the numbers of connections in turn; the two forms of a dialect, streamed and whole, have
 the same prompts, so that each text is held against the other. A first tenth warms up; from there on the slope of the
 memory is what a request leaves behind. During the rest a server can give back what it only kept for the next request.
-
-The verdict is on the processes that are ours: no token lost, no descriptor or thread more than when it was warm, and
-neither its resident memory nor the part of it that no file backs grows by more than the limit a request.
 """
 
 from __future__ import annotations
@@ -17,14 +14,14 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from itertools import cycle
-from typing import Protocol
 
 import msgspec
 
-from .cpu import memory, process_roles
-from .work import Measured, Workload, figures, prompts
+from ..bench.cpu import memory, process_roles
+from ..bench.layers import UrlLayer
+from ..bench.work import Measured, Workload, figures, prompts
 
-__all__ = ["NOTHING", "Held", "KiB", "MiB", "Sample", "Soak", "Soaked", "held", "soak"]
+__all__ = ["Held", "KiB", "Sample", "Soak", "soak", "table"]
 
 BATCHES = 100
 SMALLEST = 50
@@ -42,30 +39,13 @@ PATIENCE = 15.0
 KiB, MiB = 1 << 10, 1 << 20
 
 
-class Soaked(Protocol):
-    """A server: bench_layers.UrlLayer."""
-
-    name: str
-
-    @property
-    def process_id(self) -> int | None:
-        """Its process, or the one that has started it; None: it is on another machine."""
-        ...
-
-    def start(self) -> None: ...
-
-    def run(self, workload: Workload, prompts: Sequence[str], tokens: int, connections: int) -> Measured: ...
-
-    def stop(self) -> None: ...
-
-
 class Held(msgspec.Struct, frozen=True):
     """What a process has."""
 
     resident: int
     """Bytes, those of files that are mapped with them."""
     own: int
-    """Bytes that no file backs (bench_cpu.memory)."""
+    """Bytes that no file backs (tests/bench/cpu.py)."""
     descriptors: int
     threads: int
 
@@ -88,7 +68,7 @@ class Soak(msgspec.Struct, frozen=True):
     lost: int
     """Tokens that were asked for and did not come. (A request without an answer ends the soak.)"""
     unproven: int
-    """Answers whose tokens are as many as they say themselves (bench_work.Figures)."""
+    """Answers whose tokens are as many as they say themselves (tests/bench/work.py)."""
     seconds: float
     samples: tuple[Sample, ...]
     """The first one is from when it was warm."""
@@ -105,17 +85,6 @@ class Soak(msgspec.Struct, frozen=True):
         """Its processes that are ours."""
         return [role for role in self.samples[0].held if role not in NOT_OURS]
 
-    def faults(self, limit: float) -> list[str]:
-        """What is wrong with it; `limit` is in KiB a request."""
-        wrong = [f"{self.layer}: {self.lost:,} tokens were lost"] if self.lost else []
-        wrong += self.leaks
-        for role in self.judged:
-            for what, name in (("resident", "resident memory"), ("own", "memory without files")):
-                if (grows := self.slope(role, what) / KiB) > limit:
-                    much = f"{grows:.3f} KiB a request, expected {limit:g} at most"
-                    wrong.append(f"{self.layer}: the {role}'s {name} grows by {much}")
-        return wrong
-
     @property
     def leaks(self) -> list[str]:
         """Which process has more descriptors or threads at the end than when it was warm."""
@@ -131,6 +100,26 @@ class Soak(msgspec.Struct, frozen=True):
                 if other > one:
                     found.append(f"{self.layer}: the {role} had {one} {what}, and has {other}")
         return found
+
+
+COLUMNS = (
+    "process", "RSS when warm, MiB", "at the end", "RSS, KiB a request", "without files when warm, MiB", "at the end",
+    "without files, KiB a request", "descriptors", "threads",
+)  # fmt: skip
+
+
+def table(one: Soak) -> str:
+    """Markdown: a line for each process."""
+    lines = ["| " + " | ".join(COLUMNS) + " |", "| --- " * len(COLUMNS) + "|"]
+    for role, before in one.samples[0].held.items():
+        after = one.samples[-1].held.get(role, NOTHING)
+        lines.append(
+            f"| {role} | {before.resident / MiB:.1f} | {after.resident / MiB:.1f} "
+            f"| {one.slope(role, 'resident') / KiB:.3f} | {before.own / MiB:.1f} | {after.own / MiB:.1f} "
+            f"| {one.slope(role) / KiB:.3f} | {before.descriptors}, {after.descriptors} "
+            f"| {before.threads}, {after.threads} |"
+        )
+    return "\n".join(lines)
 
 
 def held(process_id: int | None) -> dict[str, Held]:
@@ -159,7 +148,7 @@ def settled(process_id: int | None, enough: Callable[[dict[str, Held]], bool]) -
 
 
 def soak(
-    layer: Soaked,
+    layer: UrlLayer,
     workloads: Sequence[Workload],
     connections: Sequence[int],
     *,
