@@ -18,6 +18,7 @@
 # make demo-model DIRECTORY=...  a small model that answers a built-in set of questions
 # make clients                the environment of other people's clients
 # make agents [FEW=1]         other people's agents through whole loops (docs/agents.md); FEW=1: the three that CI has; three minutes
+# make mutants [SEED=1] [COUNT=100]  small faults, one at a time, and which of them no test notices (docs/contributing.md); two hours
 # make audit                  the locks against the known vulnerabilities, where advisories can be reached (.ci/audit.py)
 # make lint | lock | clean
 #
@@ -28,7 +29,7 @@ SHELL       := bash
 MAKEFLAGS   += --no-builtin-rules --no-print-directory
 .SUFFIXES:
 .DELETE_ON_ERROR:
-.PHONY: serve demo-model unit test test-hosts test-newest test-next test-all test-python bench scale microbench chaos kills soak fuzz audit lint lock clean \
+.PHONY: serve demo-model unit test test-hosts test-newest test-next test-all test-python bench scale microbench chaos kills soak fuzz mutants audit lint lock clean \
 	clients environments gpu-check agents
 
 HOST   ?= 127.0.0.1
@@ -187,7 +188,7 @@ demo-model: $(MAIN)
 	@test -n "$(DIRECTORY)" || { echo "demo-model: expected DIRECTORY=..."; exit 1; }
 	@.venv/bin/python -m tests.demo "$(DIRECTORY)" $(ARGS)
 
-TESTS := unit test test-hosts test-newest test-next test-all test-timing test-robust
+TESTS := unit test test-hosts test-newest test-next test-all test-timing test-robust mutants
 
 $(TESTS): export LMI_CLIENTS_ENV := $(CURDIR)/.venv-clients
 $(TESTS): export HF_HUB_OFFLINE := 1
@@ -255,6 +256,13 @@ fuzz: $(CLIENTS)
 	@mkdir -p .cache/fuzz
 	@cd .cache/fuzz && $(CURDIR)/.venv-clients/bin/python $(CURDIR)/tests/fuzz/decoders.py corpus -runs=$(BODIES) -max_len=800 \
 		-timeout=600 -rss_limit_mb=3000 -print_final_stats=1 $(ARGS)
+
+SEED  ?= 1
+COUNT ?= 100
+
+mutants: export UV := $(abspath $(UV))
+mutants: $(MAIN) $(DEMO)/serving.properties
+	@$(UV) tool run --quiet --python "$(PYTHON)" --from mutmut==3.8.1 python -P .ci/mutants.py $(SEED) $(COUNT) $(JOBS)
 
 audit: | $(UV)
 	@"$(PYTHON)" .ci/audit.py .requirements/*.txt -- $(UV) tool run --quiet pip-audit@2.10.1

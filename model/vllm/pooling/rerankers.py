@@ -18,7 +18,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from ...errors import OptionError
@@ -43,7 +43,7 @@ class Family:
     template: str
     """Of a prompt, in Jinja, which drops a last line break: `messages` of the roles query and document, as vLLM's
     templates of scores have them."""
-    overrides: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    overrides: Mapping[str, Any]
     """vLLM's hf_overrides for the original form, a causal model."""
 
 

@@ -67,6 +67,7 @@ SERVED: list[Case] = [
     (ALL, "cache_salt", "c2FsdA", "cache_salt", "c2FsdA"),
     (ALL, "vllm_xargs", {"a": 1, "b": [True, "x", 0.5]}, "sampling.extra_args", {"a": 1, "b": [1, "x", 0.5]}),
     ((*TEXTS, "responses"), "allowed_token_ids", [5, 6], "sampling.allowed_token_ids", (5, 6)),
+    ((*TEXTS, "responses"), "allowed_token_ids", [5] * 1024, "sampling.allowed_token_ids", (5,) * 1024),
     ((*TEXTS, "responses"), "thinking_token_budget", 7, "sampling.thinking_token_budget", 7),
     ((*TEXTS, "responses"), "thinking_token_budget", 0, "sampling.thinking_token_budget", 0),
     ((*TEXTS, "responses"), "thinking_token_budget", -1, "sampling.thinking_token_budget", None),

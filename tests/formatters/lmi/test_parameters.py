@@ -139,6 +139,7 @@ EFFECTS: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"presence_penalty": -2}, {"presence_penalty": -2.0}),
     ({"frequency_penalty": 1.5}, {"frequency_penalty": 1.5}),
     ({"stop_token_ids": [1, 2]}, {"stop_token_ids": (1, 2)}),
+    ({"stop_token_ids": [0] * 1024}, {"stop_token_ids": (0,) * 1024}),
     ({"include_stop_str_in_output": True}, {"include_stop": True}),
     ({"skip_special_tokens": False}, {"skip_special_tokens": False}),
     ({"spaces_between_special_tokens": False}, {"spaces_between_special_tokens": False}),

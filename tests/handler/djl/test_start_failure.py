@@ -45,12 +45,12 @@ def test_a_host_that_cannot_be_looked_at_counts_as_serving() -> None:
 
 
 HOST = """
-import signal, subprocess, sys
-{ignore}
+import signal, subprocess, sys, time
+{told}
 worker = subprocess.Popen([sys.executable, "-c", '''
 import os
 from lmi.handler.djl import start_failure
-start_failure.LOG_TIME_S = start_failure.EXIT_TIMEOUT_S = 0.3
+start_failure.LOG_TIME_S, start_failure.EXIT_TIMEOUT_S = 0.3, {limit}
 start_failure.end_host(os.getppid())
 '''])
 worker.wait()
@@ -69,9 +69,17 @@ def test_another_users_host_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.parametrize(
-    ("ignore", "status"), [("", -15), ("signal.signal(signal.SIGTERM, signal.SIG_IGN)", -9)], ids=["TERM", "KILL"]
+    ("told", "limit", "status"),
+    [
+        ("", 20, -15),
+        # A JVM has hooks to run first.
+        ("signal.signal(signal.SIGTERM, lambda *_: (time.sleep(0.5), sys.exit(143)))", 20, 143),
+        ("signal.signal(signal.SIGTERM, signal.SIG_IGN)", 0.3, -9),
+    ],
+    ids=["TERM", "in its own time", "KILL"],
 )
-def test_a_host_is_ended(ignore: str, status: int) -> None:
+def test_a_host_is_ended(told: str, limit: float, status: int) -> None:
     environment = {**os.environ, "PYTHONPATH": str(Path(ROOT) / ".typing")}
-    done = subprocess.run([sys.executable, "-c", HOST.format(ignore=ignore)], env=environment, check=False, timeout=30)
+    source = HOST.format(told=told, limit=limit)
+    done = subprocess.run([sys.executable, "-c", source], env=environment, check=False, timeout=30)
     assert done.returncode == status

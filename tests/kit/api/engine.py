@@ -39,7 +39,9 @@ from lmi.model.process.messages import (
 )
 from lmi.model.process.prepare import RequestPreparer
 from lmi.model.process.token_budget import TokenBudget
+from lmi.model.search.beam import Prefix
 from lmi.model.search.best_of import Ranking, ranked
+from lmi.model.text.answers.call_reader import CallForm
 from lmi.model.text.answers.parsers import Splitter
 from lmi.model.text.answers.part import Part
 from lmi.model.text.answers.reasoning import Reasoning
@@ -67,6 +69,7 @@ __all__ = [
     "AdapterOutcome",
     "Add",
     "Budget",
+    "CallForm",
     "Channel",
     "ChatRenderer",
     "EngineChild",
@@ -77,6 +80,7 @@ __all__ = [
     "GuideBackends",
     "MediaError",
     "Part",
+    "Prefix",
     "Ranking",
     "Ready",
     "Reasoning",

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
+import http.client
 import json
 import os
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -11,6 +14,7 @@ from typing import Any, cast
 
 import pytest
 
+from lmi.handler.commands.chat import client
 from lmi.handler.commands.chat.client import Answer, ChatClient, ChatError, Piece
 
 from ....kit.api.errors import OptionError
@@ -79,8 +83,7 @@ MESSAGES = [{"role": "user", "content": "Hi"}]
 @pytest.mark.parametrize("key", [b"a key", "clé".encode(), "ключ".encode(), b"cl\xe9"])
 def test_a_key_is_sent_as_the_environment_has_it(server: Told, key: bytes) -> None:
     server.said = events(chunk({"content": "Hello"}, "stop"))
-    client = ChatClient(url(server), os.fsdecode(key))
-    list(client.ask(MESSAGES, [], Answer()))
+    list(ChatClient(url(server), os.fsdecode(key)).ask(MESSAGES, [], Answer()))
     (_, _, headers), *_ = server.asked
     assert headers["Authorization"].encode("latin-1") == b"Bearer " + key
 
@@ -93,8 +96,7 @@ def test_an_answer(server: Told) -> None:
         {"choices": [], "usage": {"completion_tokens": 5}},
     )  # fmt: skip
     answer = Answer()
-    client = ChatClient(url(server), "a key")
-    assert list(client.ask(MESSAGES, [], answer)) == [
+    assert list(ChatClient(url(server), "a key").ask(MESSAGES, [], answer)) == [
         Piece("reasoning", "Hm"), Piece("reasoning", "."), Piece("text", "Hel"), Piece("text", "lo 👋"),
     ]  # fmt: skip
     assert answer == Answer("Hello 👋", "Hm.", [], "stop", 5)
@@ -152,6 +154,39 @@ def test_nobody_is_there() -> None:
     assert caught.value.message == f"http://127.0.0.1:{port}: nobody listens there"
     with pytest.raises(ChatError, match=r"http://no-such-host\.invalid: there is no such host"):
         list(ChatClient("http://no-such-host.invalid").ask(MESSAGES, [], Answer()))
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (OSError(errno.ENETUNREACH, "Network is unreachable"), "[Errno 101] Network is unreachable"),
+        (http.client.BadStatusLine("SSH-2.0"), "SSH-2.0"),
+        # Says nothing.
+        (http.client.NotConnected(), "NotConnected"),
+    ],
+)
+def test_why_there_is_no_connection(monkeypatch: pytest.MonkeyPatch, error: Exception, reason: str) -> None:
+    def connect(connection: http.client.HTTPConnection) -> None:
+        raise error
+
+    monkeypatch.setattr(http.client.HTTPConnection, "connect", connect)
+    with pytest.raises(ChatError) as caught:
+        list(ChatClient("http://127.0.0.1").ask(MESSAGES, [], Answer()))
+    assert caught.value.message == f"http://127.0.0.1: {reason}"
+
+
+def test_a_server_that_speaks_no_tls(server: Told) -> None:
+    with pytest.raises(ChatError, match=r"^https://127\.0\.0\.1:\d+: no secure connection: [A-Z_]+$"):
+        list(ChatClient(url(server).replace("http", "https")).ask(MESSAGES, [], Answer()))
+
+
+def test_a_server_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client, "TIMEOUT_S", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        address = f"http://127.0.0.1:{listening.getsockname()[1]}"
+        with pytest.raises(ChatError) as caught:
+            list(ChatClient(address, model="mine").ask(MESSAGES, [], Answer()))
+    assert caught.value.message == f"{address}: it does not answer"
 
 
 @pytest.mark.parametrize("text", ["127.0.0.1:8080", "ftp://host", "http://", "http://[::1", "http://host:99999"])

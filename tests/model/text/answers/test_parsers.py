@@ -145,3 +145,24 @@ def test_a_parser_that_fails_on_a_stream_loses_nothing() -> None:
     parts = [splitter.feed([Token(0, text)], ended=text == "!") for text in ("Well.", " <call>", " So", "!")]
     assert "".join(part.text for part in parts) == "Well. <call> So!"
     assert splitter.dropped == 0
+
+
+class Noting(Swallowing):
+    """One that notes what it is given of a stream."""
+
+    def __init__(self) -> None:
+        self.given: list[tuple[str, list[int], bool]] = []
+
+    def parse_delta(self, text: str, ids: list[int], *_: Any, finished: bool) -> Any:
+        self.given.append((text, ids, finished))
+        return SimpleNamespace(reasoning=None, content=text, tool_calls=[])
+
+
+def test_what_was_held_back_is_parsed_with_its_tokens() -> None:
+    """Parsers go by tokens as well as by text."""
+    parser = Noting()
+    splitter = splitter_of(parser, text_start="<text>")
+    pieces = ["<", "te", "rm>", " is"]
+    parts = [splitter.feed([Token(number, piece)], ended=piece == pieces[-1]) for number, piece in enumerate(pieces, 5)]
+    assert [part.text for part in parts] == ["", "", "<term>", " is"]
+    assert parser.given == [("<", [5], False), ("te", [6], False), ("rm>", [7], False), (" is", [8], True)]

@@ -65,3 +65,11 @@ def test_a_prompt_may_end_within_a_character_and_a_model_may_have_more_tokens(to
     for cut in range(1, len(ids)):
         assert tokens.stream(ids[:cut], True, True)(ids[cut:]).strip(" ") in ("👩", "")
     assert tokens.stream([], True, True)([tokenizer.vocab_size + 5]) == ""
+
+
+def test_a_part_of_a_character_is_shown_as_such(tokenizer: Any) -> None:
+    tokens = tokens_of(tokenizer)
+    first, *_, last = tokenizer.encode("x👩", add_special_tokens=False)
+    assert tokens.piece(first).strip(" ") == "x"
+    assert tokens.piece(last) == "\ufffd"
+    assert tokens.text([first, last]).strip(" ") == "x\ufffd"
