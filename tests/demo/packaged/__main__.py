@@ -20,7 +20,11 @@ from pathlib import Path
 
 from . import minilm, smollm2, style
 
-MAKERS: Mapping[str, Callable[[Path, Path], str]] = {"smollm2": smollm2.make, "minilm": minilm.make, "style": style.make}
+MAKERS: Mapping[str, Callable[[Path, Path], str]] = {
+    "smollm2": smollm2.make,
+    "minilm": minilm.make,
+    "style": style.make,
+}
 
 
 def main() -> None:

@@ -44,7 +44,8 @@ def test_alone_nobody_is_waited_for(tmp_path: Path) -> None:
 def test_all_are_there_before_it_starts_and_are_told_when_it_ends(tmp_path: Path, options: dict[str, str]) -> None:
     joined: list[Any] = []
     told: list[dict[str, str]] = []
-    follower = settings(tmp_path, options, 1)
+    # Both before the first is at work: making them writes the files that it reads.
+    leader, follower = settings(tmp_path, options), settings(tmp_path, options, 1)
 
     def take_part() -> None:
         found = join_leader(follower.parallel, facts_of(follower), threading.Event(), patient=False)
@@ -55,7 +56,7 @@ def test_all_are_there_before_it_starts_and_are_told_when_it_ends(tmp_path: Path
     thread = threading.Thread(target=take_part)
     thread.start()
     ended = threading.Event()
-    with joined_by_others(settings(tmp_path, options), ARGUMENTS, ended):
+    with joined_by_others(leader, ARGUMENTS, ended):
         thread.join(10)
         assert told == [ARGUMENTS]
         assert os.environ[ADDRESS] == "127.0.0.1"
@@ -65,7 +66,7 @@ def test_all_are_there_before_it_starts_and_are_told_when_it_ends(tmp_path: Path
 
 
 def test_a_start_that_fails_is_told_to_all(tmp_path: Path, options: dict[str, str]) -> None:
-    follower = settings(tmp_path, options, 1)
+    leader, follower = settings(tmp_path, options), settings(tmp_path, options, 1)
     joined: list[Any] = []
     thread = threading.Thread(
         target=lambda: joined.append(
@@ -75,7 +76,7 @@ def test_a_start_that_fails_is_told_to_all(tmp_path: Path, options: dict[str, st
     thread.start()
 
     def fail() -> None:
-        with joined_by_others(settings(tmp_path, options), ARGUMENTS, threading.Event()):
+        with joined_by_others(leader, ARGUMENTS, threading.Event()):
             thread.join(10)
             raise RuntimeError("no memory")
 
