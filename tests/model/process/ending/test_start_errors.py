@@ -18,6 +18,7 @@ from ....kit.djl import hosting
 from ....kit.djl.hosting import HostError
 from ....kit.faults.start_faults import FAULTS, copy, weights
 from ....kit.hosts.host import djl_host, free_port, model_directory
+from ....kit.installed import LMI
 from ....kit.paths import ENGINE_FAULTS, ROOT
 
 Told = tuple[str, int, str, str | None]
@@ -106,7 +107,7 @@ def test_the_cause_is_told(told: dict[str, Told], fault: str) -> None:
 
 def serve(model_dir: Path, *arguments: str, **environment: str) -> tuple[int, str, str]:
     """The exit status of `lmi serve`, the last line that it wrote, and all of them."""
-    command = [str(Path(sys.executable).parent / "lmi"), "serve", str(model_dir), *arguments]
+    command = [*LMI, "serve", str(model_dir), *arguments]
     done = subprocess.run(
         command,
         check=False,
