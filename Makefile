@@ -1,7 +1,7 @@
 # make serve [PORT=8080]      a real engine with SmolLM2-135M-Instruct, on loopback. MODEL=tiny: the model of the tests, trained on the spot;
 #                             MODEL=embed: all-MiniLM-L6-v2; MODEL=DIRECTORY: any other
-# make unit [ARGS="-k name"]  what needs no engine's process, no Java and no browser, in any order; 90 seconds
-# make test [ARGS="-k name"]  what to run before each commit: units, then engines, a contract of each dialect on every host; 20 minutes
+# make unit [ARGS="-k name"]  what needs no engine's process, no Java and no browser, in any order; a minute and a half
+# make test [ARGS="-k name"]  what to run before each commit: units, then engines, a contract of each dialect on every host; 14 minutes
 # make test-hosts             every host with every dialect and client
 # make test-newest            what needs an engine, on the newest vLLM
 # make test-next              the same on the vLLM of the next container
