@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -13,7 +12,7 @@ import pytest
 from ....kit.api.types import Delta, EngineEvent, Finish, Started, Token, TopToken
 from ....kit.clients.browser import Browser, program
 from ....kit.clients.playground import Playground
-from ....kit.hosts.local_server import Make, Running, serving, until
+from ....kit.hosts.local_server import Make, Running, until
 
 pytestmark = [
     pytest.mark.once,
@@ -34,18 +33,6 @@ def spoken(texts: Sequence[str] = SAID, prompt: int = 9) -> list[EngineEvent]:
     *but_last, last = (Delta(0, one.text, (one,)) for one in tokens)
     finish = Finish("eos", generated_tokens=len(texts), cumulative_logprob=-1.0)
     return [Started(prompt), *but_last, Delta(0, last.text, last.tokens, finish=finish)]
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    with Browser(tmp_path_factory.mktemp("browser")) as one:
-        yield one
-
-
-@pytest.fixture
-def running(tmp_path: Path) -> Iterator[Make]:
-    with serving(tmp_path) as make:
-        yield make
 
 
 @pytest.fixture

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 
@@ -17,7 +16,7 @@ from ....kit.api.types import CallDelta, Delta, EngineEvent, Finish, Started, To
 from ....kit.clients.axe import axe_faults
 from ....kit.clients.browser import Browser, program
 from ....kit.clients.playground import Playground
-from ....kit.hosts.local_server import Make, Running, serving, until
+from ....kit.hosts.local_server import Make, Running, until
 from ....kit.paths import DOCS
 
 pytestmark = [
@@ -76,12 +75,6 @@ CALLED: list[EngineEvent] = [
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
     with Browser(tmp_path_factory.mktemp("browser"), flags=["--hide-scrollbars"]) as one:
         yield one
-
-
-@pytest.fixture
-def running(tmp_path: Path) -> Iterator[Make]:
-    with serving(tmp_path) as make:
-        yield make
 
 
 def open_page(browser: Browser, server: Running, scheme: str, width: int, height: int) -> Playground:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -16,7 +15,7 @@ from ....kit.api.types import CallDelta, Delta, EngineEvent, EngineInfo, Finish,
 from ....kit.clients.browser import Browser, program
 from ....kit.clients.playground import Playground
 from ....kit.clients.scripts import OURS, run_python
-from ....kit.hosts.local_server import Make, Running, serving, until
+from ....kit.hosts.local_server import Make, Running, until
 
 pytestmark = [
     pytest.mark.once,
@@ -42,18 +41,6 @@ def spoken(texts: list[str]) -> list[EngineEvent]:
             for at, text in enumerate(texts)
         ),
     ]
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    with Browser(tmp_path_factory.mktemp("browser")) as one:
-        yield one
-
-
-@pytest.fixture
-def running(tmp_path: Path) -> Iterator[Make]:
-    with serving(tmp_path) as make:
-        yield make
 
 
 def open_page(browser: Browser, server: Running) -> Playground:
