@@ -80,14 +80,24 @@ def whole_seconds(text: str) -> int:
     return length
 
 
-def required_key(given: str | None, environment: Mapping[str, str]) -> str | None:
+def required_key(given: str | None, environment: Mapping[str, str], file: Path | None = None) -> str | None:
     """The API key that clients need, None for none, without blanks and line ends around it: secrets made of files have
     them.
 
-    Raises OptionError for an empty one, which protects nothing, and for one that no header can carry (RFC 9110, 5.5).
+    Raises OptionError for an empty one, which protects nothing, for one that no header can carry (RFC 9110, 5.5), and
+    for a file that cannot be read.
     """
-    name, text = ("--api-key", given) if given is not None else (KEY_VARIABLE, environment.get(KEY_VARIABLE))
-    if text is None:
+    if given is not None:
+        name, text = "--api-key", given
+    elif file is not None:
+        name = f"--api-key-file {file}"
+        try:
+            text = file.read_text("utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise OptionError(f"{name}: expected a file that holds a key ({error})") from None
+    elif KEY_VARIABLE in environment:
+        name, text = KEY_VARIABLE, environment[KEY_VARIABLE]
+    else:
         return None
     key = text.strip()
     if not key:

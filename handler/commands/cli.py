@@ -21,7 +21,7 @@ MOVED = {"bench": 'make bench ARGS="--url ..."', "demo-model": "make demo-model 
 """By the name of a former command, what does it now."""
 MODEL = "a model directory, a directory of a model's files, or a hub id as ORG/NAME"
 """What is served, for the help of commands."""
-FAILED, INTERRUPTED = 1, 130
+FAILED, LOST, INTERRUPTED = 1, 3, 130
 """Exit statuses, beside 0 and argparse's 2 (docs/cli.md)."""
 
 
@@ -29,7 +29,9 @@ def serve(arguments: argparse.Namespace) -> None:
     """Serves a model on this machine."""
     from .serve import serve as serve_directory
 
-    serve_directory(arguments)
+    if (lost := serve_directory(arguments)) is not None:
+        print(f"lmi: {one_line(lost)}", file=sys.stderr)
+        raise SystemExit(LOST)
 
 
 def chat(arguments: argparse.Namespace) -> None:
@@ -138,10 +140,16 @@ def _add_set(command: argparse.ArgumentParser, of: str = "") -> None:
 
 
 def _add_serve(command: argparse.ArgumentParser) -> None:
-    command.add_argument("model_dir", type=Path, metavar="MODEL", help=MODEL)
+    command.add_argument(
+        "model_dir",
+        type=Path,
+        nargs="?",
+        metavar="MODEL",
+        help=f"{MODEL}; without it, /opt/ml/model on all addresses, as a container of SageMaker's",
+    )
     _add_set(command)
-    command.add_argument("--host", default="127.0.0.1")
-    command.add_argument("--port", type=int, default=8080)
+    command.add_argument("--host", help="an address to listen on (default: 127.0.0.1; without MODEL 0.0.0.0)")
+    command.add_argument("--port", type=int, help="default: 8080; without MODEL what SAGEMAKER_BIND_TO_PORT says")
     command.add_argument(
         "--grace",
         type=seconds,
@@ -156,9 +164,11 @@ def _add_serve(command: argparse.ArgumentParser) -> None:
         metavar="SECONDS",
         help="how long an idle connection is kept: longer than by a load balancer before it (default: %(default)s)",
     )
-    command.add_argument(
+    key = command.add_mutually_exclusive_group()
+    key.add_argument(
         "--api-key", help="require this API key of clients (or set LMI_API_KEY, which process lists do not show)"
     )
+    key.add_argument("--api-key-file", type=Path, metavar="FILE", help="require the API key that FILE holds")
     command.add_argument(
         "--allowed-host",
         action="append",

@@ -20,7 +20,7 @@ import msgspec
 from ...model.errors import OPTION, Fault, OptionError
 from ...model.options.environment.reading import Merged, merge
 from ...model.options.environment.tgi import HUGGING_FACE, MODELS, TGI
-from ...model.options.environment.vllm_image import LIBRARY, PREFIX, variable_named
+from ...model.options.environment.vllm_image import LIBRARY, PREFIX, SIZES, variable_named
 from ...model.options.finding import Finding
 from ...model.options.properties import gather, sources_of
 from ...model.options.table import option_named
@@ -41,7 +41,7 @@ _TGIS_ANSWERS = [
     "TGI's answers to `inputs`, which are read as LMI's: max_new_tokens is 30 unless given, stop strings are cut off.",
     "Requests with the attribute dialect=tgi are read as TGI's.",
 ]
-_VARIABLES = {variable.name: variable for variable in (*HUGGING_FACE, *TGI, *LIBRARY)}
+_VARIABLES = {variable.name: variable for variable in (*HUGGING_FACE, *TGI, *LIBRARY, *SIZES)}
 
 
 @dataclass

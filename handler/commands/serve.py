@@ -14,7 +14,8 @@ from threading import Thread
 from typing import TYPE_CHECKING
 
 from ...model.errors import LmiError
-from .arguments import KEY_VARIABLE, assignments, given_options, options_of_model, required_key
+from .arguments import KEY_VARIABLE, assignments, given_options, required_key
+from .place import served_place
 from .terminal import quiet_engine
 
 if TYPE_CHECKING:
@@ -28,48 +29,50 @@ if TYPE_CHECKING:
 __all__ = ["next_steps", "serve", "service_for"]
 
 
-def serve(arguments: argparse.Namespace) -> None:
-    """Serves a model on this machine."""
+def serve(arguments: argparse.Namespace) -> str | None:
+    """Serves a model on this machine, until a signal comes: then None; or until its engine is lost for good: why."""
     from ...model.options import load_settings
     from ..secure_mode import refuse_secure_mode
     from ..server.access import Access, allowed_names, allowed_origins
-    from ..server.sockets import bound_sockets
+    from ..server.sockets import bound_sockets, url_of
 
     refuse_secure_mode(os.environ)
-    options = options_of_model(arguments.model_dir) | assignments(arguments.set)
-    api_key = required_key(arguments.api_key, os.environ)
+    served = served_place(arguments, os.environ)
+    options = served.options | assignments(arguments.set)
+    api_key = required_key(arguments.api_key, os.environ, arguments.api_key_file)
     origins = allowed_origins(arguments.allowed_origin)
-    with bound_sockets(arguments.host, arguments.port) as sockets:
+    with bound_sockets(served.host, served.port) as sockets:
         names = allowed_names([sock.getsockname()[0] for sock in sockets], arguments.allowed_host)
-        settings = load_settings(arguments.model_dir, environment=os.environ, overrides=options)
+        settings = load_settings(served.model_dir, environment=os.environ, overrides=options)
         print(f"lmi: starting the engine for {settings.model_name}", flush=True)
         if not arguments.verbose:
             quiet_engine(sys.stdout)
-        given = given_options(arguments.model_dir, options, os.environ)
-        _serve(settings, given, sockets, Access(api_key, names, origins), arguments)
+        given = given_options(served.model_dir, options, os.environ)
+        url = url_of(served.host, sockets)
+        return _serve(settings, given, sockets, url, Access(api_key, names, origins), arguments)
 
 
 def _serve(
     settings: Settings,
     given: Mapping[str, str],
     sockets: Sequence[socket.socket],
+    url: str,
     access: Access,
     arguments: argparse.Namespace,
-) -> None:
+) -> str | None:
     from ...model.heap import freeze
     from ...model.process.client import EngineClient
     from ..server.shutdown import Shutdown
-    from ..server.sockets import url_of
 
     engine = EngineClient(settings)
     ending = Shutdown(engine)
+    engine.given_up = ending.lose
     with closing(engine):
         service = service_for(settings, engine, given)
         try:
             service.start()
             from ..server.run import http_server
 
-            url = url_of(arguments.host, sockets)
             steps = next_steps(url, settings, key=access.needs_key, page=arguments.playground)
             said = [f"lmi: serving on {url}", *steps]
             server = http_server(
@@ -83,10 +86,12 @@ def _serve(
             )
             freeze()
             ending.run(server, service.stop)
+            return ending.lost
         except LmiError:
             # User code that was loading when a signal came is said to have failed.
             if not ending.asked:
                 raise
+            return None
         finally:
             service.close()
 

@@ -29,7 +29,6 @@ from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any
 
-import anyio
 from anyio.lowlevel import checkpoint
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
@@ -54,7 +53,7 @@ from .body_reading import BODIES, DISCARD_TIMEOUT_S, Bodies, EarlyResponse, is_s
 from .cancel import cancel_route
 from .connection import connection_of
 from .openapi import document
-from .paths import OriginForm, dialect_routes
+from .paths import OwnPaths, dialect_routes
 from .playground.facts import setup
 from .playground.files import file_routes
 from .prometheus import Exposition
@@ -153,17 +152,11 @@ class LocalServer:
             if refused is not None:
                 timeout = min(timeout, DISCARD_TIMEOUT_S)
             try:
-                # Without another task: of requests that come together the first is on its way to the engine before the
-                # last is read.
                 connection = connection_of(http.scope)
                 waits = connection is None or not connection.has_body
-                with anyio.fail_after(timeout) if waits else contextlib.nullcontext():
-                    body = await read_body(http, max_bytes, self.bodies)
+                body = await read_body(http, max_bytes, self.bodies, timeout, waits=waits)
                 request = replace(request, body=body)
-            except TimeoutError:
-                late = TimeLimitError(f"the body did not arrive within {timeout:g} seconds (option.request_timeout)")
-                refused, whole = refused or late, False
-            except (TooLargeError, OverloadedError) as error:
+            except (TooLargeError, OverloadedError, TimeLimitError) as error:
                 refused, whole = refused or error, False
             except ClientDisconnect:
                 # Nobody reads it.
@@ -238,7 +231,7 @@ def application(service: Service, access: Access | None = None, *, playground: b
     if playground and (files := file_routes(access)):
         # Behind the dialects' own: one of the user's may have the path.
         routes += [HttpRoute("/playground/setup.json", server.setup, methods=["GET"], include_in_schema=False), *files]
-    middleware = [Middleware(OriginForm)]
+    middleware = [Middleware(OwnPaths)]
     if access.origins:
         # Without credentials: a page has to know the key, no cookie and no password of the browser's stands for it.
         origins, every = sorted(access.origins), ["*"]

@@ -41,6 +41,8 @@ MAX_CALL = 64 << 10
 """Bytes of a body that asks something of the server itself."""
 DISCARD_TIMEOUT_S = 30.0
 """Seconds that the rest of an unread body may take to arrive."""
+PATIENCE_S, SLOWEST = 60.0, 16 << 10
+"""Seconds that a body may take, and for each so many bytes of it one more: who sends a byte a minute holds nothing."""
 
 
 class Bodies:
@@ -78,24 +80,35 @@ def _declared_length(http: HttpRequest) -> int:
     return int(length) if length.isdecimal() else -1
 
 
-async def read_body(http: HttpRequest, max_bytes: int, bodies: Bodies) -> bytes:
-    """The body.
+async def read_body(http: HttpRequest, max_bytes: int, bodies: Bodies, limit_s: float, *, waits: bool = True) -> bytes:
+    """The body. `waits`: it is not there yet as a whole.
 
-    Raises TooLargeError beyond `max_bytes`, OverloadedError where `bodies` are beyond theirs, ClientDisconnect when the
-    client goes away.
+    Raises TooLargeError beyond `max_bytes`, OverloadedError where `bodies` are beyond theirs, TimeLimitError beyond
+    `limit_s` seconds, or where it comes slower than SLOWEST, ClientDisconnect when the client goes away.
     """
     parts: list[bytes] = []
     size = counted = 0
     try:
-        async for chunk in http.stream():
-            size += len(chunk)
-            if size > max_bytes:
-                raise too_large(max_bytes)
-            if size > SMALL:
-                counted, more = size, size - counted
-                bodies.take(more)
-            parts.append(chunk)
+        # Without another task: of requests that come together the first is on its way to the engine before the last is
+        # read.
+        with anyio.fail_after(min(limit_s, PATIENCE_S)) if waits else contextlib.nullcontext() as scope:
+            last = scope.deadline - min(limit_s, PATIENCE_S) + limit_s if scope else 0.0
+            async for chunk in http.stream():
+                size += len(chunk)
+                if size > max_bytes:
+                    raise too_large(max_bytes)
+                if size > SMALL:
+                    counted, more = size, size - counted
+                    bodies.take(more)
+                if scope:
+                    scope.deadline = min(scope.deadline + len(chunk) / SLOWEST, last)
+                parts.append(chunk)
         return b"".join(parts)
+    except TimeoutError:
+        took = PATIENCE_S + size / SLOWEST
+        late = f"the body did not arrive within {limit_s:g} seconds (option.request_timeout)"
+        slow = f"{size} bytes of the body came in {took:.0f} seconds, expected {SLOWEST} a second from then on"
+        raise TimeLimitError(late if took >= limit_s else slow) from None
     finally:
         bodies.take(-counted)
 
@@ -105,12 +118,11 @@ async def read_call(http: HttpRequest, bodies: Bodies) -> bytes:
     try:
         if too_long := refuse_body(http, MAX_CALL):
             raise too_long
-        with anyio.fail_after(DISCARD_TIMEOUT_S):
-            return await read_body(http, MAX_CALL, bodies)
+        return await read_body(http, MAX_CALL, bodies, DISCARD_TIMEOUT_S)
     except TooLargeError:
         # No option decides on this limit.
         raise TooLargeError(f"the body: expected at most {MAX_CALL} bytes") from None
-    except TimeoutError:
+    except TimeLimitError:
         raise TimeLimitError(f"the body did not arrive within {DISCARD_TIMEOUT_S:g} seconds") from None
 
 

@@ -1,5 +1,9 @@
-"""uvicorn's connection, which also lets a stream's records be written to it as they come, and which is not closed on a
-request that has just come.
+"""uvicorn's connection, which also lets a stream's records be written to it as they come, which is not closed on a
+request that has just come, and which gives way to others while it waits for one.
+
+    connected, answered --> waiting --a head's first byte--> its head, at most HEAD_S --> a request --> answered
+                               |--KEEP_ALIVE_S--> closed         |--> 408
+                               |--there are more connections than may be, and none has waited longer--> closed
 
 By ASGI each record is a task's turn, a message and objects of h11's; docs/performance.md, The profile, has what that
 costs and what this does.
@@ -15,17 +19,49 @@ from array import array
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import h11
 from uvicorn import Config
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
-__all__ = ["Connection", "connection_of", "in_chunks"]
+__all__ = ["Connection", "Waiting", "connection_of", "in_chunks"]
 
 KEY = "lmi.connection"
+HEAD_S = 30.0
+"""Seconds from the first byte of a request's head to its last."""
+TOO_SLOW = (
+    b"HTTP/1.1 408 Request Timeout\r\ncontent-type: text/plain; charset=utf-8\r\ncontent-length: 34\r\n"
+    b"connection: close\r\n\r\nThe request's head came too slowly"
+)
+
+
+class Waiting:
+    """The connections of a server that wait for a request, those that have waited longest first."""
+
+    def __init__(self) -> None:
+        self._order: dict[Connection, None] = {}
+
+    def enter(self, connection: Connection) -> None:
+        """Takes one that waits from now on."""
+        self._order[connection] = None
+
+    def leave(self, connection: Connection) -> None:
+        """It has a request, or is gone."""
+        self._order.pop(connection, None)
+
+    def make_room(self, newest: Connection) -> None:
+        """Closes those that have waited longest where uvicorn would refuse the `newest`."""
+        while len(newest.connections) >= newest.limit_concurrency and (oldest := next(iter(self._order))) is not newest:
+            self.leave(oldest)
+            # It is closed, and no longer counted, a turn of the event loop later.
+            newest.connections.discard(oldest)
+            oldest.close()
 
 
 class Connection(H11Protocol):
     """HTTP/1.1, read and checked by h11."""
+
+    limit_concurrency: int
 
     def __init__(
         self,
@@ -33,9 +69,60 @@ class Connection(H11Protocol):
         server_state: ServerState,
         app_state: dict[str, Any],
         _loop: asyncio.AbstractEventLoop | None = None,
+        *,
+        waiting: Waiting,
     ) -> None:
         # Each of its requests finds it in its state (ASGI's specification, Lifespan State).
         super().__init__(config, server_state, {**app_state, KEY: weakref.ref(self)}, _loop)
+        self._waiting = waiting
+        self._head: asyncio.TimerHandle | None = None
+        """Runs out when a head that has begun takes too long."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """It waits for its first request as long as for another one."""
+        super().connection_made(transport)
+        self._wait()
+        self._waiting.make_room(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """It is gone."""
+        self._waiting.leave(self)
+        self._end_of_head()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Part of a head, of a body, or of the next request."""
+        super().data_received(data)
+        if self.conn.their_state is not h11.IDLE:
+            self._waiting.leave(self)
+            self._end_of_head()
+        elif self._head is None and not self.transport.is_closing():
+            self._head = self.loop.call_later(HEAD_S, self._head_too_slow)
+
+    def on_response_complete(self) -> None:
+        """It waits for another request, unless one came while this one was answered."""
+        super().on_response_complete()
+        if self.conn.their_state is h11.IDLE and not self.transport.is_closing():
+            self._waiting.enter(self)
+
+    def close(self) -> None:
+        """Closes it, once what was written is sent."""
+        self._end_of_head()
+        self._unset_keepalive_if_required()
+        self.transport.close()
+
+    def _wait(self) -> None:
+        self._waiting.enter(self)
+        self.timeout_keep_alive_task = self.loop.call_later(self.timeout_keep_alive, self.timeout_keep_alive_handler)
+
+    def _end_of_head(self) -> None:
+        if self._head is not None:
+            self._head.cancel()
+            self._head = None
+
+    def _head_too_slow(self) -> None:
+        self.transport.write(TOO_SLOW)
+        self.close()
 
     @property
     def has_body(self) -> bool:

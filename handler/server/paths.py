@@ -1,4 +1,4 @@
-"""The paths of dialects, as the local server routes them; and targets of requests that are whole URLs."""
+"""The paths of dialects, as the local server routes them; and what stands before them in some requests' targets."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from ...formatters import DIALECTS, Dialect, Route
 from ...formatters.routing import INVOCATIONS
 
-__all__ = ["BY_BODY", "OriginForm", "dialect_routes"]
+__all__ = ["BY_BODY", "OwnPaths", "dialect_routes"]
 
 BY_BODY = (INVOCATIONS, "/predictions/{name}")
 """Those where the body decides the dialect."""
@@ -53,9 +53,12 @@ def _pattern(route: Route) -> str:
     return route.path.replace("}", ":rest}")
 
 
-class OriginForm:
-    """Takes requests whose target is a whole URL, as proxies are asked (RFC 9112, 3.2.2): its name is the one that the
-    request is for, whatever Host says.
+class OwnPaths:
+    """Takes what is not ours from the beginning of targets:
+
+    http://name/v1/models   as proxies are asked (RFC 9112, 3.2.2): the name is the one that the request is for,
+                            whatever Host says
+    /openai/v1/models       SageMaker's own route of OpenAI's API, .../endpoints/NAME/openai/v1/...
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -63,11 +66,19 @@ class OriginForm:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """The application's turn."""
-        if scope["type"] == "http" and not scope["path"].startswith("/") and (found := URL.match(scope["raw_path"])):
-            path = scope["raw_path"][found.end() :] or b"/"
-            headers = [(b"host", found[1]), *(pair for pair in scope["headers"] if pair[0] != b"host")]
-            scope = {**scope, "path": unquote(path.decode("ascii")), "raw_path": path, "headers": headers}
+        if scope["type"] == "http":
+            if not scope["path"].startswith("/") and (found := URL.match(scope["raw_path"])):
+                headers = [(b"host", found[1]), *(pair for pair in scope["headers"] if pair[0] != b"host")]
+                scope = {**_cut(scope, found.end()), "headers": headers}
+            if scope["raw_path"].startswith(OPENAI):
+                scope = _cut(scope, len(OPENAI) - len(b"/v1/"))
         await self._app(scope, receive, send)
 
 
+def _cut(scope: Scope, length: int) -> Scope:
+    path = scope["raw_path"][length:] or b"/"
+    return {**scope, "path": unquote(path.decode("ascii")), "raw_path": path}
+
+
+OPENAI = b"/openai/v1/"
 URL = re.compile(rb"https?://([^/]*)", re.IGNORECASE)

@@ -1,6 +1,7 @@
 """The local server as something that listens: uvicorn with its own limits, our routes and our end.
 
-    head --HEAD_BYTES--> 400      connections --_room--> 503      idle --KEEP_ALIVE_S--> closed
+    head --HEAD_BYTES--> 400, --HEAD_S--> 408     body --slower than SLOWEST--> the dialect's 504
+    idle --KEEP_ALIVE_S--> closed                 connections --_room--> the longest idle is closed; none idle: 503
     closed, but its client does not read what is left --LINGER_S--> cut off
 
 Nothing imports this before an engine is being started: `lmi serve` does so beside it, for uvicorn and starlette take as
@@ -15,6 +16,8 @@ import logging
 import resource
 import socket
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import cast
 
 import uvicorn
 
@@ -23,7 +26,7 @@ from ...model.options import Settings
 from ..service import Service
 from .access import Access
 from .app import application
-from .connection import Connection
+from .connection import Connection, Waiting
 from .sockets import KEEP_ALIVE_S, may_listen
 
 __all__ = ["http_server"]
@@ -64,7 +67,7 @@ def http_server(
         log_level="warning",
         log_config=None,
         # On h11: httptools takes less time, but keeps heads however long they are.
-        http=Connection,
+        http=cast("type[asyncio.Protocol]", partial(Connection, waiting=Waiting())),
         h11_max_incomplete_event_size=HEAD_BYTES,
         # uvicorn refuses the connection that reaches it.
         limit_concurrency=_room(service.settings) + 1,

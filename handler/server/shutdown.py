@@ -5,6 +5,7 @@
                                                 by itself, then the engine is closed, at which each request gets an
                                                 error in its dialect's form; then the status is 0
     a second one                                at once, with the status that shells give a signal
+    the engine is given up                      as by the first one: what starts this process anew starts an engine
 
 However it ends, the engine's process goes first.
 """
@@ -40,6 +41,8 @@ class Shutdown:
         self._stop: Callable[[], None]
         self.asked = False
         """Whether a signal has come."""
+        self.lost: str | None = None
+        """Why the engine is gone for good, if it is."""
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._take)
 
@@ -50,12 +53,21 @@ class Shutdown:
         if not self.asked:
             server.run()
 
+    def lose(self, why: str) -> None:
+        """Ends the server, whose engine will not be back. On any thread, while it serves."""
+        self.lost = why
+        self._end()
+
     def _take(self, number: int, _frame: FrameType | None) -> None:
         if self.asked:
             self._end_now(number)
         self.asked = True
         if self._server is None:
             raise SystemExit(0)
+        self._end()
+
+    def _end(self) -> None:
+        assert self._server is not None, "it serves"
         self._stop()
         self._server.should_exit = True
 

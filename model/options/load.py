@@ -165,7 +165,8 @@ def _most_sequences(settings: Settings, reader: OptionReader) -> int:
 
 
 def load_settings(model_dir: Path, *, environment: Mapping[str, str], overrides: Mapping[str, str]) -> Settings:
-    """The settings of a model directory as DJL Serving would deliver them, with `overrides` on top (`option.x` or `x`).
+    """The settings of a model directory without DJL Serving, which would deliver the same, with `overrides` on top
+    (`option.x` or `x`).
 
     Raises OptionError as `settings_of` does.
     """
@@ -178,5 +179,7 @@ def load_settings(model_dir: Path, *, environment: Mapping[str, str], overrides:
             properties.pop(other, None)
             sources.pop(other, None)
         properties[name] = text
-    merged = merge(properties, model_dir=model_dir, environment=environment, written=properties, sources=sources)
+    merged = merge(
+        properties, model_dir=model_dir, environment=environment, written=properties, sources=sources, djl=False
+    )
     return _settings(merged, str(model_dir), environment)

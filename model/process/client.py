@@ -15,7 +15,7 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import count
 
 from ..engine import EngineInfo, EngineStats, Listener, Sink
@@ -78,6 +78,8 @@ class EngineClient:
         self._pauses = pauses
         self._tries = tries
         self._output = output
+        self.given_up: Callable[[str], None] = lambda _: None
+        """Told why, on a thread of the engine's, when it is rebuilt no more. To be set before the start."""
         self._numbers = count(1)
         self._dispatcher = Dispatcher()
         self.adapters = AdapterCalls(self._channel, lambda: self._rebuild_timeout is not None)
@@ -285,6 +287,7 @@ class EngineClient:
                 more = "" if failures == self._tries else "; it is tried again"
                 self.down_reason = f"the engine could not be rebuilt: {error}{more}"
         log.critical("giving up on the engine after %d failed rebuilds: %s", self._tries, self.down_reason)
+        self.given_up(self.down_reason)
 
     def pause(self, seconds: float) -> bool:
         """Waits before a rebuild; whether there is to be none, as the engine is being closed."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from .cluster import CLUSTER
 from .tgi import HUGGING_FACE, TGI
 from .variable import Variable
-from .vllm_image import ARGUMENTS, LIBRARY, PREFIX
+from .vllm_image import ARGUMENTS, LIBRARY, PREFIX, SERVER, SIZES
 
 __all__ = ["variables_table"]
 
@@ -14,7 +14,7 @@ REFUSED = ("refused", "by hand")
 
 def variables_table() -> str:
     """What becomes of each variable: of a cluster's, Hugging Face's and TGI's, then of AWS's vLLM images."""
-    served = [*CLUSTER, *HUGGING_FACE, *TGI, *LIBRARY]
+    served = [*CLUSTER, *HUGGING_FACE, *TGI, *LIBRARY, *SIZES, *SERVER]
     return "\n".join(
         [
             "\\* Other software sets it too: only beside `MODEL_ID` or `HF_MODEL_ID`.",

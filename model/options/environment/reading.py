@@ -20,7 +20,7 @@ from ..table import option_named
 from .cluster import CLUSTER
 from .tgi import HUGGING_FACE, MODELS, TGI
 from .variable import Variable
-from .vllm_image import LIBRARY, PREFIX, variable_named
+from .vllm_image import LIBRARY, PREFIX, SERVER, SIZES, variable_named
 
 __all__ = ["Merged", "merge", "naming"]
 
@@ -46,26 +46,28 @@ def merge(
     written: Mapping[str, str],
     sources: Mapping[str, str],
     tgis: bool = False,
+    djl: bool = True,
 ) -> Merged:
     """`properties` with what the other containers' variables say of options that nobody has set.
 
     `written` are those that the user has set, and not DJL Serving by itself; `sources` the variables OPTION_* and the
-    like that they came from. `tgis`: the environment is one of TGI's, whether or not it names a model.
+    like that they came from. `tgis`: the environment is one of TGI's, whether or not it names a model. `djl`: DJL
+    Serving is the host, or may be, which reads some variables itself.
     """
     merged = Merged(dict(properties), {name: variable for name, variable in sources.items() if name in properties})
     for name, source in [*merged.sources.items()]:
         # Of two names that one option was given by, each has its own.
         merged.sources |= {one: source for one in _names(name) if one not in properties}
-    for variable, text in _given(environment, tgis=tgis):
+    for variable, text in _given(environment, tgis=tgis, djl=djl):
         _take(merged, variable, text, written)
     _name_the_model(merged, model_dir, environment)
     return merged
 
 
-def _given(environment: Mapping[str, str], *, tgis: bool) -> Iterator[tuple[Variable, str]]:
+def _given(environment: Mapping[str, str], *, tgis: bool, djl: bool) -> Iterator[tuple[Variable, str]]:
     """The variables that count, in their order."""
     named = tgis or any(environment.get(name) for name in ("HF_MODEL_ID", "MODEL_ID"))
-    for variable in (*CLUSTER, *HUGGING_FACE, *TGI, *LIBRARY):
+    for variable in (*CLUSTER, *HUGGING_FACE, *TGI, *LIBRARY, *SIZES, *(() if djl else SERVER)):
         text = environment.get(variable.name, "").strip()
         if text and variable.fate != "unread" and (named or not variable.generic):
             yield variable, text

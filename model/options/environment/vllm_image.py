@@ -14,7 +14,7 @@ import msgspec
 
 from .variable import Variable, by_hand, nothing, option, refused
 
-__all__ = ["ARGUMENTS", "LIBRARY", "PREFIX", "variable_named"]
+__all__ = ["ARGUMENTS", "LIBRARY", "PREFIX", "SERVER", "SIZES", "variable_named"]
 
 PREFIX = "SM_VLLM_"
 
@@ -24,6 +24,26 @@ LIBRARY = (
     option("SAGEMAKER_SESSIONS_PATH", "sessions_path"),
 )
 """What AWS's library in these images (model-hosting-container-standards) reads."""
+
+
+def _mebibytes(text: str) -> str:
+    if not text.isdecimal():
+        raise ValueError("a number of MiB")
+    return str(int(text) << 20)
+
+
+SIZES = (
+    option("SAGEMAKER_MAX_REQUEST_SIZE", "max_body_bytes", help="Bytes; DJL Serving's own limit is the same."),
+    option("SAGEMAKER_MAX_PAYLOAD_IN_MB", "max_body_bytes", convert=_mebibytes, help="The one above goes first."),
+)
+SERVER = (
+    option("SAGEMAKER_MODEL_SERVER_TIMEOUT_SECONDS", "request_timeout",
+           help="`lmi serve` alone: DJL Serving makes its predict_timeout of it."),
+    nothing("SAGEMAKER_NUM_MODEL_WORKERS", "one process serves, on all devices", generic=False),
+    nothing("SAGEMAKER_STARTUP_TIMEOUT", "a start takes the time that it takes", generic=False),
+)  # fmt: skip
+"""Those of SageMaker's containers that DJL Serving (0.36, SageMakerCompatibility) reads itself: without it they are
+`lmi serve`'s."""
 
 _LISTENS = "the host says where it listens and what it logs"
 _ACCESS = "SageMaker checks who calls an endpoint; `lmi serve` has --api-key and --allowed-host"

@@ -18,6 +18,21 @@ def test_blanks_and_line_ends_around_a_key_are_none_of_it(key: str) -> None:
     assert required_key(key, {"LMI_API_KEY": "another"}) == "key"
 
 
+def test_a_key_in_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "key"
+    file.write_text("key\n")
+    assert required_key(None, {"LMI_API_KEY": "another"}, file) == "key"
+    (tmp_path / "empty").touch()
+    (tmp_path / "binary").write_bytes(b"\xff")
+    for name, expected in {
+        "empty": "a key, got an empty",
+        "binary": "a file that holds",
+        "none": "a file that",
+    }.items():
+        with pytest.raises(OptionError, match=f"--api-key-file .*{name}: expected {expected}"):
+            required_key(None, {}, tmp_path / name)
+
+
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The current directory, with a directory of a hub id's name."""

@@ -139,6 +139,17 @@ def test_who_is_allowed_and_cannot_be(
     assert capsys.readouterr().err == f"lmi: {option} {given}: expected {expected}\n"
 
 
+def test_an_engine_that_is_lost_is_status_3(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A start that fails would fail again; this one may not."""
+    monkeypatch.setattr("lmi.handler.commands.serve.serve", lambda _: "the engine could not be rebuilt:\nno device")
+    with pytest.raises(SystemExit) as ended:
+        main(["serve", str(tmp_path)])
+    assert ended.value.code == 3
+    assert capsys.readouterr().err == "lmi: the engine could not be rebuilt: no device\n"
+
+
 def test_an_error_of_the_system_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "serving.properties").write_text("option.entryPoint=lmi.handler\n")
     output = tmp_path / "nowhere" / "model.tar.gz"

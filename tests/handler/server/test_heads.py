@@ -13,6 +13,7 @@ from typing import Any
 import psutil
 import pytest
 
+from lmi.handler.server import connection
 from lmi.handler.server.access import Access
 from lmi.handler.server.run import HEAD_BYTES, http_server
 
@@ -186,29 +187,70 @@ def test_heads_in_pieces_on_one_connection(running: Make) -> None:
 
 
 def test_one_connection_too_many(running: Make) -> None:
-    """Up to the limit requests are served; on the next connection they are refused, and it ends."""
+    """Where all have requests the next one is refused, and ends; one that waits for a request gives way to it."""
     server = running(most=8)
     with contextlib.ExitStack() as stack:
         opened = [stack.enter_context(server.connect()) for _ in range(server.most)]
         until(lambda: server.connections == server.most)
-        serve(server, opened[-1])
+        tickets = [server.ask(sock, {"inputs": "Hi"}) for sock in opened]
         for _ in range(20):
             with server.connect() as more:
                 more.sendall(PING + b"\r\n")
                 status, headers, _ = answer(more)
                 assert (status, headers["connection"]) == (503, "close")
                 assert ended(more)
-        serve(server, opened[0])
-        opened.pop(0).close()
-        until(lambda: server.connections < server.most)
+        for sock, ticket in zip(opened, tickets, strict=True):
+            tell(server, sock, ticket)
         with server.connect() as more:
             serve(server, more)
-    assert len(server.engine.generations) == 3
+            assert ended(opened[0])
+            serve(server, opened[1])
+            with server.connect() as another:
+                serve(server, another)
+                # It had waited longer than the one that has just been used.
+                assert ended(opened[2])
+                serve(server, opened[1])
+    until(lambda: not server.connections)
+
+
+def test_those_that_send_nothing_keep_nobody_out(running: Make) -> None:
+    server = running(most=8)
+    with contextlib.ExitStack() as stack:
+        for _ in range(100):
+            stack.enter_context(server.connect())
+        with server.connect() as sock:
+            serve(server, sock)
+        assert server.connections <= server.most
+
+
+@pytest.mark.parametrize("pieces", [[], [PING], [PING, b"A: b\r\n" * 3]], ids=["nothing", "a part", "parts"])
+@pytest.mark.parametrize("before", [0, 2])
+def test_a_head_that_does_not_come(
+    running: Make, monkeypatch: pytest.MonkeyPatch, pieces: list[bytes], before: int
+) -> None:
+    """However slowly its parts come; where none has come, after the time that connections may be idle."""
+    monkeypatch.setattr(connection, "HEAD_S", 0.4)
+    server = running(keep_alive=1)
+    with server.connect() as sock:
+        for _ in range(before):
+            serve(server, sock)
+        for piece in pieces:
+            sock.sendall(piece)
+            time.sleep(0.25)
+        if pieces:
+            status, headers, said = answer(sock)
+            assert (status, headers["connection"], said) == (408, "close", b"The request's head came too slowly")
+        assert ended(sock)
+    until(lambda: not server.connections)
 
 
 def serve(server: Running, sock: socket.socket) -> None:
     """A request is served on the connection."""
-    ticket = server.ask(sock, {"inputs": "Hi"})
+    tell(server, sock, server.ask(sock, {"inputs": "Hi"}))
+
+
+def tell(server: Running, sock: socket.socket, ticket: int) -> None:
+    """The request that was asked on it is answered."""
     server.engine.say(ticket, Started(1), Delta(0, "Hello", finish=Finish("eos", generated_tokens=1)))
     assert answer(sock)[::2] == (200, b'{"generated_text":"Hello"}')
 

@@ -7,6 +7,7 @@ import json
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -15,11 +16,13 @@ import httpx
 import psutil
 import pytest
 
+from lmi.handler.server.shutdown import Shutdown
+
 from ...demo.model import question
 from ...kit.api.handler import answer_of, application, started_service
 from ...kit.api.types import Delta, Request, Started
 from ...kit.hosts.host import Server, Streamed, begun, client, engine_process, eventually, model_directory, with_parrot
-from ...kit.hosts.local_server import serving
+from ...kit.hosts.local_server import serving, until
 from ...kit.installed import LMI
 from ...kit.user_code.engine import ScriptedEngine
 
@@ -42,6 +45,22 @@ async def test_a_server_that_stops_takes_nothing_new_and_is_not_healthy() -> Non
     assert refused.status == 503
     assert json.loads(refused.body)["error"]["message"] == "the server is shutting down"
     assert not running.finished
+
+
+class Looping:
+    should_exit = False
+
+    def run(self) -> None:
+        until(lambda: self.should_exit)
+
+
+def test_an_engine_that_is_given_up_ends_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a signal does."""
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    ending, stopped = Shutdown(ScriptedEngine()), list[bool]()
+    threading.Timer(0.1, ending.lose, ["there is no device"]).start()
+    ending.run(Looping(), lambda: stopped.append(True))
+    assert (ending.lost, ending.asked, stopped) == ("there is no device", False, [True])
 
 
 def test_what_runs_beyond_the_grace_is_told_so(tmp_path: Path) -> None:

@@ -265,11 +265,14 @@ def test_an_engine_that_dies_while_it_is_rebuilt_is_tried_again(make: Make, star
 def test_an_engine_that_cannot_be_rebuilt_is_given_up_with_the_cause(make: Make, starts: Path) -> None:
     starts.write_text("up\n" + "fail there is no device\n" * 5)
     engine = make(pauses=[0.01], tries=3)
+    given_up: list[str] = []
+    engine.given_up = given_up.append
     engine.start()
     Asked(engine, "crash in step").failure()
     said = "the engine could not be rebuilt: the engine could not start: there is no device"
     eventually(lambda: refusal(engine) == said)
     assert not engine.healthy
+    eventually(lambda: given_up == [said])
     # Two are left: it is not tried for ever.
     assert starts.read_text().count("fail") == 2
 
