@@ -24,11 +24,7 @@ def test_a_key_in_a_file(tmp_path: Path) -> None:
     assert required_key(None, {"LMI_API_KEY": "another"}, file) == "key"
     (tmp_path / "empty").touch()
     (tmp_path / "binary").write_bytes(b"\xff")
-    for name, expected in {
-        "empty": "a key, got an empty",
-        "binary": "a file that holds",
-        "none": "a file that",
-    }.items():
+    for name, expected in {"empty": "a key, got an empty", "binary": "a file that", "none": "a file that"}.items():
         with pytest.raises(OptionError, match=f"--api-key-file .*{name}: expected {expected}"):
             required_key(None, {}, tmp_path / name)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import socket
 import threading
 import time
@@ -16,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from lmi.handler.server import body_reading
 from lmi.handler.server.body_reading import BODIES, SMALL, Bodies
 
 from ...kit.api.errors import OverloadedError
@@ -68,6 +70,28 @@ def ended(sock: socket.socket) -> bool:
 
 def body_of(size: int, document: str = '{"inputs": "Hi"}') -> bytes:
     return document.encode().ljust(size)
+
+
+def test_a_body_that_comes_too_slowly(running: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has a while, and more of it for what has come; in LMI's form, as nobody knows the dialect."""
+    monkeypatch.setattr(body_reading, "PATIENCE_S", 0.5)
+    monkeypatch.setattr(body_reading, "SLOWEST", 10_000)
+    monkeypatch.setattr(body_reading, "DISCARD_TIMEOUT_S", 0.2)
+    server = running()
+    with server.connect() as fast, server.connect() as slow:
+        for sock in (fast, slow):
+            sock.sendall(head(MOST))
+        for number in range(10):
+            fast.sendall(b" " * (MOST // 10) if number else body_of(MOST // 10))
+            with contextlib.suppress(OSError):
+                slow.sendall(b" " * 10)
+            time.sleep(0.1)
+        status, headers, said = answer(slow)
+        assert (status, headers["connection"]) == (424, "close")
+        expected = r"\d+ bytes of the body came in \d+ seconds, expected 10000 a second from then on"
+        assert re.fullmatch(expected, said["error"]), said
+        assert ended(slow)
+        until(lambda: len(server.engine.generations) == 1)
 
 
 def fill(server: Running, sock: socket.socket) -> int:

@@ -289,6 +289,10 @@ TARGETS: list[tuple[str, str, int | None]] = [
     ("http://rebound.example/v1/models", "localhost", 403), ("http://a@localhost/v1/models", "localhost", 403),
     ("http:///v1/models", "localhost", 403), ("ftp://localhost/v1/models", "localhost", 404),
     ("*", "localhost", 404), ("localhost:80", "localhost", 404),
+    # SageMaker's route of OpenAI's API.
+    ("/openai/v1/models", "localhost", 200), ("/openai/v1/models/nothing?a=b", "localhost", 404),
+    ("http://localhost/openai/v1/models", "rebound.example", 200), ("/openai/v1/models", "rebound.example", 403),
+    ("/openai/v1/", "localhost", 404), ("/openai/ping", "localhost", 404), ("/openai/v2/models", "localhost", 404),
 ]  # fmt: skip
 
 
