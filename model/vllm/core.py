@@ -13,7 +13,7 @@ import asyncio
 import logging
 import secrets
 import threading
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -146,10 +146,14 @@ class Core:
         if request.mm_features and self.images is not None:
             # Here, where requests get the order in which the core has them.
             request.mm_features = self.images.send(request.mm_features)
+        if self._metrics is not None:
+            self._count(self._metrics.begin, request)
         self._send(self._client.add_request_async(request), request.request_id)
 
     def abort(self, names: Sequence[str]) -> None:
         """Ends requests, by name; nothing more comes of them but what is on its way. Does not wait."""
+        if self._metrics is not None:
+            self._count(self._metrics.drop, names)
         self._send(self._client.abort_requests_async(list(names)))
 
     def failure(self, name: str) -> str | None:
@@ -183,7 +187,10 @@ class Core:
             # No step: a core shuts down, and gives up what it computes. Why, the watch knows, as above: of several
             # copies one may have been killed, after which vLLM ends the others.
             await asyncio.sleep(WATCH_S)
-        self._note(outputs)
+        if self._stats_log is not None:
+            self._count(self._stats_log.note, outputs)
+        if self._metrics is not None:
+            self._count(self._metrics.note, outputs)
         self.copy = outputs.engine_index
         received: Sequence[Any] = outputs.outputs
         return received
@@ -206,7 +213,7 @@ class Core:
         if not self._counts:
             return b""
         if (metrics := self._metrics) is None:
-            metrics = self._metrics = VllmMetrics(self.vllm_config, {**self._reported})
+            metrics = self._metrics = VllmMetrics(self.vllm_config, self.renderer, {**self._reported})
         return metrics.render(content_type)
 
     def close(self) -> None:
@@ -215,13 +222,10 @@ class Core:
         if self._client is not None:
             self._client.shutdown()
 
-    def _note(self, outputs: Any) -> None:
-        """Counts what came; where that fails, the engine goes on without."""
+    def _count(self, note: Callable[[Any], None], noted: Any) -> None:
+        """Counts what came, or goes; where that fails, the engine goes on without."""
         try:
-            if self._stats_log is not None:
-                self._stats_log.note(outputs)
-            if self._metrics is not None:
-                self._metrics.note(outputs)
+            note(noted)
         except Exception:
             log.exception("vLLM's statistics are not kept any more")
             self._counts, self._stats_log, self._metrics = False, None, None

@@ -2,6 +2,6 @@
 
 iteration.py        what one EngineCoreOutputs brought
 stats_log.py        vLLM's lines about it, every ten seconds
-metrics.py          vLLM's metrics, for who scrapes them
+metrics.py          vLLM's metrics, for who scrapes them; requests.py: of single requests
 tracing.py          its spans of requests
 """

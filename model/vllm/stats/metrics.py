@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..library.parts import part
-from .iteration import iteration_stats
+from .requests import CountedRequests
 
 if TYPE_CHECKING:
     from prometheus_client import Metric
@@ -26,9 +26,14 @@ NAMES = frozenset({
     "kv_cache_usage_perc", "prefix_cache_queries", "prefix_cache_hits", "external_prefix_cache_queries",
     "external_prefix_cache_hits", "num_preemptions", "prompt_tokens", "prompt_tokens_by_source",
     "prompt_tokens_cached", "generation_tokens", "iteration_tokens_total",
+    "time_to_first_token_seconds", "inter_token_latency_seconds", "e2e_request_latency_seconds", "request_success",
+    "request_queue_time_seconds", "request_prefill_time_seconds", "request_decode_time_seconds",
+    "request_inference_time_seconds", "request_time_per_output_token_seconds", "request_prompt_tokens",
+    "request_generation_tokens", "request_max_num_generation_tokens", "request_params_n", "request_params_max_tokens",
+    "request_prefill_kv_computed_tokens",
 })  # fmt: skip
 """What is counted of all models, without `vllm:`."""
-FAMILIES = ("spec_decode_", "kv_offload_", "nixl_", "mooncake_store_", "hf3fs_", "kv_block_")
+FAMILIES = ("mm_cache_", "spec_decode_", "kv_offload_", "nixl_", "mooncake_store_", "hf3fs_", "kv_block_")
 """How the names begin of what vLLM's scheduler reports where there is such a thing."""
 PREFIX = "vllm:"
 
@@ -36,13 +41,16 @@ PREFIX = "vllm:"
 class VllmMetrics:
     """A collector (prometheus_client's) of one model's."""
 
-    def __init__(self, config: VllmConfig, reported: Mapping[int, Any]) -> None:
-        """`reported`: vLLM's last SchedulerStats, by engine."""
+    def __init__(self, config: VllmConfig, renderer: Any, reported: Mapping[int, Any]) -> None:
+        """`renderer`: vLLM's, with its cache of images; `reported`: its last SchedulerStats, by engine."""
         from prometheus_client import CollectorRegistry
 
         engines = list(range(config.parallel_config.data_parallel_size))
         self._logger: Any = part("vllm.v1.metrics.loggers:PrometheusStatLogger")(config, engines)
         self._logger.log_engine_initialized()
+        self._renderer = renderer
+        self._requests = CountedRequests(config.lora_config and config.lora_config.max_loras)
+        self.begin, self.drop = self._requests.begin, self._requests.drop
         for engine, stats in reported.items():
             self._logger.record(stats, None, engine_idx=engine)
         self._registry = CollectorRegistry(auto_describe=False)
@@ -51,8 +59,9 @@ class VllmMetrics:
     def note(self, outputs: Any) -> None:
         """Counts what an EngineCoreOutputs brought."""
         # One without outputs is no step (AsyncLLM).
-        counted = iteration_stats(outputs) if outputs.outputs else None
-        self._logger.record(outputs.scheduler_stats, counted, engine_idx=outputs.engine_index)
+        counted = self._requests.iteration(outputs) if outputs.outputs else None
+        images = self._renderer.stat_mm_cache()
+        self._logger.record(outputs.scheduler_stats, counted, images, engine_idx=outputs.engine_index)
 
     def render(self, content_type: str) -> bytes:
         """The text, as OpenMetrics or in Prometheus' own form. On any thread."""
@@ -75,3 +84,4 @@ class VllmMetrics:
             name = metric.name.removeprefix(PREFIX)
             if name != metric.name and (name in NAMES or name.startswith(FAMILIES)):
                 yield metric
+        yield from self._requests.adapters()

@@ -64,6 +64,10 @@ WITHOUT = {
     "num_generation_tokens": "no metrics",
     "num_preempted_reqs": "no metrics",
     "prompt_token_stats": "no metrics",
+    **dict.fromkeys(
+        ("max_num_generation_tokens_iter", "max_tokens_param", "n_params_iter", "num_prompt_tokens", "req_stats"),
+        "no metrics",
+    ),
     "update_from_output": "no metrics",
     "engine_idx": "no metrics",
     # Of the check of a configuration before it is served.
