@@ -167,6 +167,7 @@ PARTS = (
     "vllm.v1.metrics.stats:LoRARequestStates.request_finished",
     "vllm.renderers:BaseRenderer.stat_mm_cache",
     "vllm.v1.engine:EngineCoreOutput.events",
+    "vllm.v1.engine:EngineCoreOutputs.timestamp",
     "vllm.v1.engine:EngineCoreEventType.PREEMPTED",
     "vllm.v1.engine:EngineCoreEventType.SCHEDULED",
     "vllm.v1.metrics.loggers:PrometheusStatLogger.record",

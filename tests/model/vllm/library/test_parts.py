@@ -144,7 +144,7 @@ OTHERS = {
     "openai_harmony": ("allowed_special",),
     "os": ("st_mtime_ns", "st_size"),
     "PIL": ("compress_level",),
-    "prometheus_client": ("auto_describe", "escaping"),
+    "prometheus_client": ("add_metric", "auto_describe", "escaping"),
     "psutil": ("available",),
     "tokenizers": ("direction",),
     "torch": ("keepdim",),
