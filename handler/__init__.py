@@ -17,6 +17,7 @@ sessions/         stateful sessions
 djl/              behind DJL Serving: rolling batch, async mode, dynamic batch
 server/           the local server, `lmi serve MODEL_DIR`
 telemetry/        metrics and the log's lines about requests
+scraping/         the metrics, for Prometheus
 user_code/        model.py, formatters, dialects and content filters of users
 commands/         the command `lmi`
 

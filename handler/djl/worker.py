@@ -30,6 +30,8 @@ from ...model.heap import freeze
 from ...model.log_filters import configure
 from ...model.options import Settings, settings_of
 from ..adapters.registry import Entry, Registry
+from ..scraping.exposition import Exposition
+from ..scraping.port import listen
 from ..secure_mode import secure_mode
 from ..service import Service
 from .adapters import AdapterCall, Done, answer, enter
@@ -215,6 +217,8 @@ class Worker:
         number = claimed_number()
         devices = os.environ.get("CUDA_VISIBLE_DEVICES")
         log.info("worker %d: process %d%s", number, os.getpid(), f", devices {devices}" if devices else "")
+        if settings.metrics_port is not None:
+            listen(Exposition(service), settings.metrics_port + number)
         Reporter(service.metrics, service.engine, settings.metrics_interval, number).start()
         return None
 

@@ -9,7 +9,7 @@ cancel.py          the route that ends a running request
 streams.py         wakes the event loop once a step, for all streams
 connection.py      uvicorn's connection, and records written to it as they come
 body_reading.py    how bodies are read, and how much of them is held
-openapi.py         /openapi.json; prometheus.py: /metrics
+openapi.py         /openapi.json
 playground/        the page at GET /
 sockets.py         the port, taken before the engine starts
 run.py             what listens: uvicorn, with its own limits

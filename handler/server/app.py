@@ -46,6 +46,7 @@ from ...formatters.routing import INVOCATIONS
 from ...model.errors import LmiError, OverloadedError, TimeLimitError, TooLargeError, UnavailableError
 from ..exchange import Exchange
 from ..headers import REQUEST_ID_HEADER, headers_of
+from ..scraping.exposition import Exposition
 from ..service import Service
 from .access import Access
 from .adapters import AdapterRoutes
@@ -56,7 +57,6 @@ from .openapi import document
 from .paths import OwnPaths, dialect_routes
 from .playground.facts import setup
 from .playground.files import file_routes
-from .prometheus import Exposition
 from .streams import AsyncService, StreamResponse
 
 __all__ = ["application"]

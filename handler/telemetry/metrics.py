@@ -1,4 +1,4 @@
-"""What is counted of the requests of a service: for `/metrics` (prometheus.py) and for the log (djl/metrics_log.py).
+"""What is counted of the requests of a service: for `/metrics` (scraping/) and for the log (djl/metrics_log.py).
 
     Service.open --> RequestStats --note, with each event--> end --> Metrics
     Engine.listen --> Metrics.tick, after each step

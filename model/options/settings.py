@@ -67,6 +67,12 @@ def _variables(text: str) -> dict[str, Any]:
 
 
 # fmt: off
+def _port(text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text) <= 65535:
+        raise ValueError("a port, 1 to 65535")
+    return int(text)
+
+
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """What is taken on at most; None does not limit.
 
@@ -203,6 +209,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     metrics_interval: Annotated[float, Option(
         "Seconds between log lines with metrics behind DJL Serving; 0: none.", ge=0,
     )] = 60.0
+    metrics_port: Annotated[int | None, Option(
+        "Behind DJL Serving, a port on which the worker answers `GET /metrics`; of several workers the first one's.",
+        default="none", convert=_port,
+    )] = None
     limits: Limits = Limits()
     images: ImageRules = ImageRules()
     adapters: AdapterOptions = AdapterOptions()

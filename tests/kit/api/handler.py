@@ -21,11 +21,11 @@ from lmi.handler.djl.rolling_batch import RollingBatch
 from lmi.handler.exchange import Exchange
 from lmi.handler.headers import headers_of
 from lmi.handler.response_store import keep
+from lmi.handler.scraping.exposition import Exposition
 from lmi.handler.secure_mode import SecureMode
 from lmi.handler.server import app, streams
 from lmi.handler.server.access import Access, allowed_names
 from lmi.handler.server.app import application
-from lmi.handler.server.prometheus import Exposition
 from lmi.handler.server.streams import AsyncService
 from lmi.handler.service import Service
 from lmi.handler.sessions.store import Store as SessionStore

@@ -1,4 +1,4 @@
-"""`/metrics` of the local server: what metrics.py counted, in the forms that Prometheus reads.
+"""What telemetry/metrics.py counted, in the forms that Prometheus reads.
 
 The library prometheus_client, which vLLM brings, writes the text; nothing of it runs while requests are served.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, wait
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
@@ -52,12 +53,17 @@ class Exposition:
     async def scrape(self, accept: str) -> tuple[bytes, str]:
         """The same with the engine's own metrics behind it, if the engine tells them in time."""
         text, content_type = self.render(accept)
-        asked = asyncio.wrap_future(self._service.engine.scrape(content_type))
+        asked = self._service.engine.scrape(content_type)
         # Not wait_for, which would end it for others who wait for the same.
-        await asyncio.wait({asked}, timeout=ENGINE_S)
-        if asked.done() and (theirs := asked.result()):
-            text = text.removesuffix(END) + theirs
-        return text, content_type
+        await asyncio.wait({asyncio.wrap_future(asked)}, timeout=ENGINE_S)
+        return _both(text, asked), content_type
+
+    def scraped(self, accept: str) -> tuple[bytes, str]:
+        """As `scrape`, on a thread that may wait."""
+        text, content_type = self.render(accept)
+        asked = self._service.engine.scrape(content_type)
+        wait({asked}, ENGINE_S)
+        return _both(text, asked), content_type
 
     def collect(self) -> Iterator[Metric]:
         """The metrics; their names and units are described in docs/operations.md."""
@@ -128,6 +134,11 @@ class Exposition:
                 ),
             )
         )
+
+
+def _both(ours: bytes, asked: Future[bytes]) -> bytes:
+    theirs = asked.result() if asked.done() else b""
+    return ours.removesuffix(END) + theirs if theirs else ours
 
 
 MAX_ADAPTERS = 100
