@@ -236,7 +236,7 @@ class VllmEngine:
         self._forget(sequence)
         last = sequence.end(output, reason)
         if self._tracing is not None and last.finish is not None:
-            self._tracing.end(sequence.name, last.finish.generated_tokens)
+            self._tracing.end(sequence.name, last.finish)
         events.append(last)
         return events
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import httpx
 import pytest
+from opentelemetry.semconv._incubating.attributes import gen_ai_attributes
 
 from ....demo.model import question
 from ....kit.djl import hosting
@@ -70,8 +71,14 @@ def attributes(span: Any) -> dict[str, Any]:
 
 
 def is_request(span: Any) -> bool:
-    return bool(span.name == "llm_request" and attributes(span)["gen_ai.request.id"] != "start")
+    return attributes(span).get("gen_ai.request.id", "start") != "start"
 
+
+CONVENTIONS = {
+    value for name, value in vars(gen_ai_attributes).items() if name.startswith("GEN_AI_") and isinstance(value, str)
+}
+"""OpenTelemetry's own list."""
+VLLMS = {"gen_ai.request.id", "gen_ai.request.n", "gen_ai.latency.e2e"}
 
 NO_DJL = hosting.available()
 DJL = [pytest.mark.djl, pytest.mark.hosts, pytest.mark.skipif(NO_DJL is not None, reason=str(NO_DJL))]
@@ -99,8 +106,12 @@ def test_a_request_becomes_a_span_of_its_clients_trace(
     (span,) = [span for span in spans if attributes(span)["gen_ai.request.id"] == "mine"]
     told = attributes(span)
     assert (span.trace_id.hex(), span.parent_span_id.hex()) == (TRACE, PARENT)
+    assert span.name == f"text_completion {told['gen_ai.request.model']}"
     assert told["gen_ai.usage.completion_tokens"] == told["gen_ai.request.max_tokens"] == 5
-    assert told["gen_ai.usage.prompt_tokens"] > 1
+    assert told["gen_ai.usage.output_tokens"] == 5
+    assert told["gen_ai.usage.input_tokens"] == told["gen_ai.usage.prompt_tokens"] > 1
+    assert [one.string_value for one in told["gen_ai.response.finish_reasons"].values] == ["length"]
+    assert {name for name in told if name not in CONVENTIONS} == VLLMS
     assert told["gen_ai.request.temperature"] == 0.5
     assert 0 < told["gen_ai.latency.e2e"] < 60
     assert span.start_time_unix_nano < span.end_time_unix_nano
