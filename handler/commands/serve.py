@@ -62,6 +62,7 @@ def _serve(
 ) -> str | None:
     from ...model.heap import freeze
     from ...model.process.client import EngineClient
+    from ..model_code import has_hooks
     from ..server.shutdown import Shutdown
 
     engine = EngineClient(settings)
@@ -70,6 +71,10 @@ def _serve(
     with closing(engine):
         service = service_for(settings, engine, given)
         try:
+            if has_hooks(Path(settings.model_dir), os.environ):
+                from ..server.hooks import load
+
+                load(Path(settings.model_dir))
             service.start()
             from ..server.run import http_server
 

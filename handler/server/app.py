@@ -25,8 +25,10 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from anyio.lowlevel import checkpoint
@@ -46,6 +48,7 @@ from ...formatters.routing import INVOCATIONS
 from ...model.errors import LmiError, OverloadedError, TimeLimitError, TooLargeError, UnavailableError
 from ..exchange import Exchange
 from ..headers import REQUEST_ID_HEADER, headers_of
+from ..model_code import has_hooks
 from ..scraping.exposition import Exposition
 from ..service import Service
 from .access import Access
@@ -53,6 +56,7 @@ from .adapters import AdapterRoutes
 from .body_reading import BODIES, DISCARD_TIMEOUT_S, Bodies, EarlyResponse, is_small, read_body, refuse_body
 from .cancel import cancel_route
 from .connection import connection_of
+from .hooks import hooked
 from .openapi import document
 from .paths import OwnPaths, dialect_routes
 from .playground.facts import setup
@@ -236,7 +240,11 @@ def application(service: Service, access: Access | None = None, *, playground: b
         # Without credentials: a page has to know the key, no cookie and no password of the browser's stands for it.
         origins, every = sorted(access.origins), ["*"]
         middleware.append(Middleware(CORSMiddleware, origins, METHODS, allow_headers=every, expose_headers=every))
-    return Starlette(routes=routes, lifespan=server.lifespan, middleware=middleware)
+    app = Starlette(routes=routes, lifespan=server.lifespan, middleware=middleware)
+    settings = service.settings
+    if has_hooks(Path(settings.model_dir), os.environ):
+        return hooked(app, server.lifespan, server.serve, access, settings.limits.max_body_bytes)
+    return app
 
 
 METHODS = ("GET", "POST", "DELETE")

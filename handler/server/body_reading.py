@@ -142,6 +142,7 @@ class EarlyResponse(HttpResponse):
         self._answer = answer
         self._max_bytes = max_bytes
         self.raw_headers = [*answer.raw_headers, (b"connection", b"close")]
+        self.background = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Runs until the body has ended, its time is over, or the client has gone."""

@@ -143,6 +143,8 @@ class StreamResponse(HttpResponse):
         self._merge = merge
         self._timeout = timeout
         self.raw_headers = []
+        # FastAPI asks for it, where a hook (hooks.py) has this for its answer.
+        self.background = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Runs until the last record is sent or the client has gone."""

@@ -23,7 +23,7 @@ from typing import Any, cast
 
 from ...model.errors import OptionError, RequestError, UserCodeError
 from ...model.log import current
-from ..model_code import GROUP
+from ..model_code import GROUP, is_of_hooks
 from ..threads.pool import Abandoned, Workers
 
 __all__ = [
@@ -111,6 +111,9 @@ def loaded_model_py(directory: Path) -> ModuleType | None:
     """The module of the directory's model.py, executed if nobody has done so before; None where there is none."""
     path = directory / "model.py"
     if not path.is_file():
+        return None
+    if is_of_hooks(path):
+        log.info("model.py has hooks of model-hosting-container-standards, which `lmi serve` alone calls")
         return None
     # A copy: another thread may import, and an adapter's code that nothing uses any more takes its module out.
     for module in sys.modules.copy().values():
