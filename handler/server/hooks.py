@@ -18,7 +18,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -31,9 +31,6 @@ from ..admission import too_large
 from ..user_code.loading import on_path, shown
 from .access import Access
 from .connection import KEY
-
-if TYPE_CHECKING:
-    from fastapi import FastAPI
 
 __all__ = ["hooked", "load"]
 
@@ -81,7 +78,7 @@ def hooked(
     serve: Callable[[Request], Awaitable[Response]],
     access: Access,
     max_bytes: int,
-) -> FastAPI:
+) -> Starlette:
     """The application with what `load` has found around it; `serve` is our own endpoint of /invocations.
 
     Requests to the hooks need the key, but for /ping, and their bodies have the same limit as others; what else becomes
@@ -90,7 +87,7 @@ def hooked(
     from fastapi import FastAPI
     from model_hosting_container_standards.sagemaker import bootstrap
 
-    outer = FastAPI(openapi_url=None, lifespan=lifespan)
+    outer: Starlette = FastAPI(openapi_url=None, lifespan=lifespan)
     outer.state.invocations = serve
     found = _Found()
     # Before the library makes the stack of middleware, to which nothing can be added then.
