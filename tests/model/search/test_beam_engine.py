@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from ...demo.model import question
+from ...kit.api.engine import vllm_core
 from ...kit.api.errors import GenerationError, ParameterError, UnsupportedError
 from ...kit.api.types import Beams, EngineEvent, Failed, Generation, Sampling, Started
 from ...kit.engines.backends import deltas, run
@@ -202,15 +203,15 @@ def test_streaming_is_refused(backend: Any) -> None:
 
 
 def test_a_beam_that_fails_fails_its_request_alone(vllm: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    add = vllm._core.add
+    add = vllm_core.Core.add
 
-    def failing(request: Any) -> None:
+    def failing(core: Any, request: Any) -> None:
         # The first has three beams.
         if request.request_id.endswith(".beam4") and request.sampling_params.logprobs == 8:
             raise ValueError("no room")
-        add(request)
+        add(core, request)
 
-    monkeypatch.setattr(vllm._core, "add", failing)
+    monkeypatch.setattr(vllm_core.Core, "add", failing)
     first, second = generation(beams=Beams(width=3)), generation(beams=Beams(width=4))
     events = run(vllm, first, second)
     assert len(deltas(events[0])) == 3

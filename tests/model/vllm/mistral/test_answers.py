@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from lmi.model.vllm.mistral.tokens import tokens_of
+
 from ....kit.answers.calls import CALLING
 from ....kit.engines.said import SaidEngine
 from ....kit.models.mistral import mistral_directory, token_ids
@@ -138,7 +140,7 @@ def vllms(engine: SaidEngine, ids: list[int], how: str) -> tuple[str, list[Call]
     )
     parser = kind(engine.tokenizer, request.tools)
     request = parser.adjust_request(request)
-    decode = engine.backend._tokenizer.stream([], True, True)
+    decode = tokens_of(engine.tokenizer).stream([], True, True)
     stream, size = HOWS[how]
     tells = hasattr(parser, "set_prompt_token_ids")
     if tells:

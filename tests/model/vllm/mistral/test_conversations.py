@@ -121,7 +121,7 @@ def vllms(engine: SaidEngine, body: Body) -> list[int]:
     from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest
     from vllm.renderers.online_renderer import OnlineRenderer
 
-    core = engine.backend._core
+    core = engine.core
     renderer: Any = OnlineRenderer(
         core.model_config, core.renderer, request_logger=None, chat_template=None,
         chat_template_content_format="auto", enable_auto_tools=True, tool_parser="mistral",

@@ -2,7 +2,7 @@
 
 body --the dialect--> Generation --vLLM's front, pooling backends, the images' threads--> error --the dialect--> words
 
-No text is generated: an engine of text is only its front, which tokenizes and checks.
+No engine is started: what tokenizes and checks is in front of it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from ....kit.api.errors import LmiError
 from ....kit.api.handler import Service
 from ....kit.api.options import ImageRules, make_settings
 from ....kit.api.types import EngineInfo, Failed, Generation, Request, Settings
-from ....kit.engines.start import in_process, preparer
+from ....kit.engines.spoken_for import engine_spoken_for
+from ....kit.engines.start import front
 from ....kit.hosts.host import model_directory
 from ....kit.models import vision
 from ....kit.models.embedding import build_sentence_bert
@@ -81,11 +82,11 @@ def fronts(demo_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         return make_settings(model_directory(source, folder / name, {}), **options)
 
     text = settings("text", demo_model, max_model_len="256", chat_template=TEMPLATE, max_logprobs="5")
-    front = preparer(text)
-    made["text"] = Service(text, PreparingEngine(front))
-    made["images"] = Service(text, PreparingEngine(front, images=2))
+    requests = front(text).requests
+    made["text"] = Service(text, PreparingEngine(requests))
+    made["images"] = Service(text, PreparingEngine(requests, images=2))
     sighted = settings("sighted", vision.build(folder / "vision", demo_model), limit_mm_per_prompt='{"image": 3}')
-    made["sighted"] = Service(sighted, PreparingEngine(preparer(sighted), images=3))
+    made["sighted"] = Service(sighted, PreparingEngine(front(sighted).requests, images=3))
     started: list[Any] = []
     kinds = {
         "embeds": (build_sentence_bert(folder / "bert"), "text-embedding"),
@@ -96,8 +97,9 @@ def fronts(demo_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     for name, (source, task) in kinds.items():
         more = {"reranker": "qwen3"} if name == "ranks by a prompt" else {}
         made_settings = settings(name, source, task=task, max_model_len="", **more)
-        started.append(in_process(made_settings))
-        made[name] = Service(made_settings, PreparingEngine(started[-1]))
+        backend, _ = engine_spoken_for(made_settings, "embed" if name == "embeds" else "classify")
+        started.append(backend)
+        made[name] = Service(made_settings, PreparingEngine(backend))
     for service in made.values():
         service.start()
     yield made
