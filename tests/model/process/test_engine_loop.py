@@ -81,13 +81,6 @@ class Noting:
 
     def close(self) -> None: ...
 
-    @property
-    def added(self) -> list[object]:
-        """What has been started since the last look."""
-        added = [told[1] for told in self.told if told[0] == "add"]
-        self.told.clear()
-        return added
-
 
 class Ends:
     """The two ends of a channel."""
@@ -124,6 +117,13 @@ async def until(condition: Callable[[], object]) -> None:
     raise AssertionError("it did not come about")
 
 
+@pytest.fixture
+def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The host hears nothing of how busy the engine is."""
+    monkeypatch.setattr("lmi.model.process.engine_loop.BEAT_S", 100.0)
+
+
+@pytest.mark.usefixtures("quiet")
 async def test_what_fails_before_it_starts_is_logged_with_its_request(
     ends: Ends, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -266,31 +266,33 @@ async def test_an_abort_never_comes_before_what_it_ends(ends: Ends) -> None:
         assert events in ([("abort", number)], [("add", number), ("abort", number)])
 
 
+@pytest.mark.usefixtures("quiet")
 async def test_tokens_in_flight_are_counted_from_start_to_end(ends: Ends) -> None:
     """A generation of so many tokens as its number says, with 100 in flight at most."""
     backend = Noting()
     running = asyncio.ensure_future(EngineLoop(ends.engine, backend, ImageRules(), 100).run())
-    refused: list[tuple[int, str]] = []
 
-    async def come_in(*numbers: int) -> list[object]:
-        """Which of them are started."""
-        for number in numbers:
-            ends.host.send(Add(number, Generation(request_id="r", prompt="a")))
-        # Its answer comes behind what becomes of all before it.
-        ends.host.send(Scrape("text/plain"))
-        while not isinstance(message := await asyncio.to_thread(ends.host.receive), Scraped):
-            if isinstance(message, Step):
-                refused.extend((number, event.kind) for number, event in message.events if isinstance(event, Failed))
-        return backend.added
+    async def comes_in(number: int) -> str:
+        """Whether it is started, or what it fails with."""
+        ends.host.send(Add(number, Generation(request_id="r", prompt="a")))
+        told = asyncio.ensure_future(asyncio.to_thread(ends.host.receive))
+        await until(lambda: told.done() or ("add", number) in backend.told)
+        if told.done():
+            ((_, event),) = told.result().events
+            return str(event.kind)
+        ends.engine.post(Scraped("", b""))
+        await told
+        return "started"
 
-    assert await come_in(60, 41, 40, 1) == [60, 40]
+    assert [await comes_in(number) for number in (60, 41, 40, 1)] == [
+        "started", "OverloadedError", "started", "OverloadedError",
+    ]  # fmt: skip
     ends.host.send(Abort((60, 41)))
-    assert await come_in(61, 59) == [59]
+    assert [await comes_in(number) for number in (61, 59)] == ["OverloadedError", "started"]
     backend.refuses = True
-    assert await come_in(1) == []
+    assert await comes_in(1) == "ParameterError"
     backend.refuses = False
-    assert await come_in(1) == [1]
-    assert refused == [(41, "OverloadedError"), (1, "OverloadedError"), (61, "OverloadedError"), (1, "ParameterError")]
+    assert await comes_in(1) == "started"
     ends.host.close()
     await asyncio.wait_for(running, 10)
 
