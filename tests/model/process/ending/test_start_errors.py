@@ -18,6 +18,7 @@ from ....kit.faults.start_faults import FAULTS, copy, weights
 from ....kit.hosts.host import djl_host, free_port, model_directory
 from ....kit.installed import LMI
 from ....kit.paths import ROOT
+from ....kit.rows import each_row
 
 Told = tuple[str, int, str, str | None]
 
@@ -89,7 +90,7 @@ def told(demo_model: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str
 
 
 @pytest.mark.engine
-@pytest.mark.parametrize("fault", FAULTS)
+@each_row("fault", FAULTS)
 def test_the_cause_is_told(told: dict[str, Told], fault: str) -> None:
     kind, status, part = EXPECTED[fault]
     assert told[fault][:2] == (kind, status), told[fault]

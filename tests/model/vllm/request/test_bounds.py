@@ -22,6 +22,7 @@ from ....kit.api.options import make_settings
 from ....kit.api.types import Conversation, Generation, Sampling
 from ....kit.engines.start import Front, front
 from ....kit.hosts.host import model_directory
+from ....kit.rows import each_row
 
 pytestmark = pytest.mark.engine
 
@@ -154,14 +155,14 @@ def refused_by_vllms_front(vllm: Front, arguments: dict[str, Any]) -> str:
     return ""
 
 
-@pytest.mark.parametrize("case", CASES)
+@each_row("case", CASES)
 def test_what_is_at_a_bound_is_taken(vllm: Front, take: Callable[[Any], None], case: str) -> None:
     params = completed(vllm, CASES[case][1])
     take(params)
     RunnerBounds(VOCABULARY).check(params)
 
 
-@pytest.mark.parametrize("case", CASES)
+@each_row("case", CASES)
 def test_what_is_beyond_it_is_refused_before_v2_raises(vllm: Front, take: Callable[[Any], None], case: str) -> None:
     field, _, beyond = CASES[case]
     if refusal := refused_by_vllms_front(vllm, beyond):
@@ -204,7 +205,7 @@ REFUSED: dict[str, tuple[Generation, str]] = {
 }
 
 
-@pytest.mark.parametrize("case", REFUSED)
+@each_row("case", REFUSED)
 def test_what_ends_a_core_is_not_sent(vllm: Front, case: str) -> None:
     asked, path = REFUSED[case]
     # From a later version on vLLM counts bad words itself.

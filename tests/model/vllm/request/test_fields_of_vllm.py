@@ -25,6 +25,7 @@ from ....kit.api.types import Delta, Event, Generation, ParsedRequest, Request, 
 from ....kit.engines import backends
 from ....kit.engines.start import Front, front
 from ....kit.hosts.host import model_directory
+from ....kit.rows import each_row
 
 pytestmark = pytest.mark.engine
 
@@ -122,7 +123,7 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("base", "field", "value", "place"), CASES)
+@each_row(("base", "field", "value", "place"), CASES)
 def test_it_arrives_as_from_vllms_server(vllm: Front, base: dict[str, Any], field: str, value: Any, place: str) -> None:
     body = {**base, field: value}
     made, expected = found(ours(vllm, body), place), found(theirs(vllm, body), place)
@@ -131,9 +132,9 @@ def test_it_arrives_as_from_vllms_server(vllm: Front, base: dict[str, Any], fiel
     assert made == expected
 
 
-@pytest.mark.parametrize("side", ["left", "right"])
-@pytest.mark.parametrize("base", [CHAT, TEXT], ids=["chat", "text"])
-@pytest.mark.parametrize("keep", [1, 4, 10_000])
+@each_row("side", ["left", "right"])
+@each_row("base", [CHAT, TEXT], ids=["chat", "text"])
+@each_row("keep", [1, 4, 10_000])
 def test_a_prompt_is_cut_at_either_end(vllm: Front, base: dict[str, Any], side: str, keep: int) -> None:
     whole = ours(vllm, base).prompt_token_ids
     body = {**base, "truncate_prompt_tokens": keep, "truncation_side": side}
@@ -193,7 +194,7 @@ REFUSED: list[tuple[dict[str, Any], type[RequestError], str]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("fields", "kind", "message"), REFUSED)
+@each_row(("fields", "kind", "message"), REFUSED)
 def test_it_is_refused_before_it_is_sent(
     vllm: Front, fields: dict[str, Any], kind: type[RequestError], message: str
 ) -> None:

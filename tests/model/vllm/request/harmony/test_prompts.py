@@ -16,6 +16,7 @@ from .....kit.api.dialects import parse
 from .....kit.api.errors import ParameterError, UnsupportedError
 from .....kit.api.types import Conversation, Sampling
 from .....kit.engines.gpt_oss import front, gpt_oss, with_options
+from .....kit.rows import each_row
 
 pytestmark = pytest.mark.engine
 
@@ -176,7 +177,7 @@ def same(ours: list[int], expected: list[int]) -> None:
     assert ours == expected
 
 
-@pytest.mark.parametrize("name", BODIES)
+@each_row("name", BODIES)
 def test_a_prompt_is_vllms(name: str) -> None:
     gpt_oss()
     same(our_ids(BODIES[name]), their_ids(BODIES[name]))
@@ -323,7 +324,7 @@ REFUSED: dict[str, tuple[Conversation, type[Exception], str]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", REFUSED)
+@each_row("name", REFUSED)
 def test_what_cannot_be_said_is_refused(name: str) -> None:
     conversation, kind, message = REFUSED[name]
     with pytest.raises(kind, match=f"^{message}"):
@@ -342,7 +343,7 @@ SCHEMAS: list[Any] = [
 ]
 
 
-@pytest.mark.parametrize("schema", SCHEMAS, ids=str)
+@each_row("schema", SCHEMAS)
 def test_any_schema_is_written_or_refused(schema: Any) -> None:
     conversation = Conversation(messages=SAID[:1], tools=(tool(parameters=schema),), tool_choice="auto")
     try:
