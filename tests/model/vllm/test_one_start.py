@@ -54,9 +54,10 @@ class Lines(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         self.told.append(record.getMessage())
 
-    def close(self) -> None:
+    def end(self) -> list[str]:
+        """All that there have been."""
         self._logger.removeHandler(self)
-        super().close()
+        return self.told
 
 
 @dataclass
@@ -75,8 +76,7 @@ def started(demo_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Itera
         patch.setattr(logging.getLogger("lmi"), "level", logging.INFO)
         lines = Lines("lmi")
         backend = in_process(make_settings(directory))
-        lines.close()
-    yield Started(backend, lines.told)
+    yield Started(backend, lines.end())
     backend.close()
 
 
@@ -132,8 +132,7 @@ def statistics(backend: Any) -> list[str]:
     """vLLM's own lines about what it computes, of an answer."""
     lines = Lines("vllm.v1.metrics.loggers")
     run(backend, asking(200))
-    lines.close()
-    return lines.told
+    return lines.end()
 
 
 def test_statistics_are_logged_where_they_are_asked_for(backend: Any) -> None:

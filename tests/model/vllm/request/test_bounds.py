@@ -48,7 +48,7 @@ def model_dir(demo_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Pat
 
 
 @pytest.fixture(scope="module")
-def vllm(model_dir: Path) -> Front:
+def vllms(model_dir: Path) -> Front:
     return front(make_settings(model_dir, max_logprobs=str(2 * VOCABULARY)))
 
 
@@ -63,7 +63,7 @@ class CpuBuffer:
 
 
 @pytest.fixture
-def take(vllm: Front, monkeypatch: pytest.MonkeyPatch) -> Callable[[Any], None]:
+def take(vllms: Front, monkeypatch: pytest.MonkeyPatch) -> Callable[[Any], None]:
     """V2's own way to take a request's SamplingParams; raises as it does."""
     import torch
     from vllm.v1.worker.gpu import buffer_utils
@@ -79,7 +79,7 @@ def take(vllm: Front, monkeypatch: pytest.MonkeyPatch) -> Callable[[Any], None]:
     states = RequestState(2, 64, 64, 0, VOCABULARY, device)
     given = {"max_num_reqs": 2, "vocab_size": VOCABULARY, "device": device, "req_states": states}
     if "vllm_config" in inspect.signature(Sampler).parameters:
-        given["vllm_config"] = vllm.core.vllm_config
+        given["vllm_config"] = vllms.core.vllm_config
     sampler = sampler_class(**given)
     # Some versions are given the prompt's length too.
     more = (3,) if "prompt_len" in inspect.signature(sampler.add_request).parameters else ()
@@ -131,7 +131,7 @@ CASES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
 """The field; what is at the bound; what is one beyond it."""
 
 
-def completed(vllm: Front, arguments: dict[str, Any]) -> Any:
+def completed(vllms: Front, arguments: dict[str, Any]) -> Any:
     """SamplingParams as they go to the core."""
     from vllm import SamplingParams
 
@@ -139,37 +139,37 @@ def completed(vllm: Front, arguments: dict[str, Any]) -> Any:
     allowed = arguments.get("allowed_token_ids")
     asked = {name: value for name, value in arguments.items() if name != "allowed_token_ids"}
     params = SamplingParams(max_tokens=20, detokenize=False, **asked)
-    made = vllm.core.request({"type": "token", "prompt_token_ids": [5]}, params).sampling_params
+    made = vllms.core.request({"type": "token", "prompt_token_ids": [5]}, params).sampling_params
     made.allowed_token_ids = allowed
     return made
 
 
-def refused_by_vllms_front(vllm: Front, arguments: dict[str, Any]) -> str:
+def refused_by_vllms_front(vllms: Front, arguments: dict[str, Any]) -> str:
     """What it says of them; nothing where it takes them."""
     import vllm.exceptions
 
     try:
-        completed(vllm, arguments)
+        completed(vllms, arguments)
     except (ValueError, getattr(vllm.exceptions, "VLLMClientError", ValueError)) as error:
         return str(error)
     return ""
 
 
 @each_row("case", CASES)
-def test_what_is_at_a_bound_is_taken(vllm: Front, take: Callable[[Any], None], case: str) -> None:
-    params = completed(vllm, CASES[case][1])
+def test_what_is_at_a_bound_is_taken(vllms: Front, take: Callable[[Any], None], case: str) -> None:
+    params = completed(vllms, CASES[case][1])
     take(params)
     RunnerBounds(VOCABULARY).check(params)
 
 
 @each_row("case", CASES)
-def test_what_is_beyond_it_is_refused_before_v2_raises(vllm: Front, take: Callable[[Any], None], case: str) -> None:
+def test_what_is_beyond_it_is_refused_before_v2_raises(vllms: Front, take: Callable[[Any], None], case: str) -> None:
     field, _, beyond = CASES[case]
-    if refusal := refused_by_vllms_front(vllm, beyond):
+    if refusal := refused_by_vllms_front(vllms, beyond):
         # From a later version on it counts some itself.
         assert "Too many bad words" in refusal
         return
-    params = completed(vllm, beyond)
+    params = completed(vllms, beyond)
     with pytest.raises(ValueError, match=r"^Too many "):
         take(params)
     named = f"sampling.{field}"
@@ -178,8 +178,8 @@ def test_what_is_beyond_it_is_refused_before_v2_raises(vllm: Front, take: Callab
     assert caught.value.param == named
 
 
-def test_stop_ids_without_min_tokens_have_no_bound(vllm: Front, take: Callable[[Any], None]) -> None:
-    params = completed(vllm, {"stop_token_ids": ids(1024)})
+def test_stop_ids_without_min_tokens_have_no_bound(vllms: Front, take: Callable[[Any], None]) -> None:
+    params = completed(vllms, {"stop_token_ids": ids(1024)})
     take(params)
     RunnerBounds(VOCABULARY).check(params)
 
@@ -206,11 +206,11 @@ REFUSED: dict[str, tuple[Generation, str]] = {
 
 
 @each_row("case", REFUSED)
-def test_what_ends_a_core_is_not_sent(vllm: Front, case: str) -> None:
+def test_what_ends_a_core_is_not_sent(vllms: Front, case: str) -> None:
     asked, path = REFUSED[case]
     # From a later version on vLLM counts bad words itself.
     with pytest.raises(ParameterError, match=rf"^{path}: (expected|Too many bad words) ") as caught:
-        vllm.requests.prepare(1, asked)
+        vllms.requests.prepare(1, asked)
     assert caught.value.param == path
     assert "\n" not in caught.value.message
 
@@ -259,9 +259,9 @@ def test_a_token_that_the_model_does_not_have_is_not_sent(tokenizer_with_more: P
     assert requests.prepare(1, generation(prompt="a", bad_words=("b",))).prompt_ids[-1] == 64
 
 
-def test_what_is_at_the_bounds_is_prepared(vllm: Front) -> None:
+def test_what_is_at_the_bounds_is_prepared(vllms: Front) -> None:
     asked = generation(
         stop_token_ids=tuple(ids(125)), min_tokens=1, bad_words=(LONG, "%"), logprobs=VOCABULARY,
         logit_bias=dict.fromkeys(ids(1024), 1.0), prompt=(5, VOCABULARY - 1),
     )  # fmt: skip
-    assert vllm.requests.prepare(1, asked).tokens == 22
+    assert vllms.requests.prepare(1, asked).tokens == 22

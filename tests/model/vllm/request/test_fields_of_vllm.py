@@ -50,7 +50,7 @@ def model_dir(demo_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Pat
 
 
 @pytest.fixture(scope="module")
-def vllm(model_dir: Path) -> Front:
+def vllms(model_dir: Path) -> Front:
     return front(make_settings(model_dir, request_chat_template="true", reasoning_parser="qwen3"))
 
 
@@ -62,17 +62,17 @@ def asked(body: dict[str, Any]) -> Generation:
     return received.generations[0]
 
 
-def ours(vllm: Front, body: dict[str, Any]) -> Any:
-    return vllm.requests.prepare(1, asked(body)).requests[0]
+def ours(vllms: Front, body: dict[str, Any]) -> Any:
+    return vllms.requests.prepare(1, asked(body)).requests[0]
 
 
-def theirs(vllm: Front, body: dict[str, Any]) -> Any:
+def theirs(vllms: Front, body: dict[str, Any]) -> Any:
     """What vLLM's server makes of it (entrypoints/openai/*/serving.py, renderers/online_renderer.py)."""
     from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest
     from vllm.entrypoints.openai.completion.protocol import CompletionRequest
     from vllm.renderers.inputs.preprocess import parse_model_prompt
 
-    core = vllm.core
+    core = vllms.core
     form = ChatCompletionRequest if "messages" in body else CompletionRequest
     request = form(**body)
     tokenize = request.build_tok_params(core.model_config)
@@ -124,9 +124,11 @@ CASES = [
 
 
 @each_row(("base", "field", "value", "place"), CASES)
-def test_it_arrives_as_from_vllms_server(vllm: Front, base: dict[str, Any], field: str, value: Any, place: str) -> None:
+def test_it_arrives_as_from_vllms_server(
+    vllms: Front, base: dict[str, Any], field: str, value: Any, place: str
+) -> None:
     body = {**base, field: value}
-    made, expected = found(ours(vllm, body), place), found(theirs(vllm, body), place)
+    made, expected = found(ours(vllms, body), place), found(theirs(vllms, body), place)
     if place == GUIDE:
         made, expected = json.loads(made), json.loads(expected)
     assert made == expected
@@ -135,35 +137,35 @@ def test_it_arrives_as_from_vllms_server(vllm: Front, base: dict[str, Any], fiel
 @each_row("side", ["left", "right"])
 @each_row("base", [CHAT, TEXT], ids=["chat", "text"])
 @each_row("keep", [1, 4, 10_000])
-def test_a_prompt_is_cut_at_either_end(vllm: Front, base: dict[str, Any], side: str, keep: int) -> None:
-    whole = ours(vllm, base).prompt_token_ids
+def test_a_prompt_is_cut_at_either_end(vllms: Front, base: dict[str, Any], side: str, keep: int) -> None:
+    whole = ours(vllms, base).prompt_token_ids
     body = {**base, "truncate_prompt_tokens": keep, "truncation_side": side}
-    made = ours(vllm, body).prompt_token_ids
+    made = ours(vllms, body).prompt_token_ids
     assert made == (whole[:keep] if side == "right" else whole[-keep:])
-    if keep < vllm.core.model_config.max_model_len:
-        assert made == theirs(vllm, body).prompt_token_ids
+    if keep < vllms.core.model_config.max_model_len:
+        assert made == theirs(vllms, body).prompt_token_ids
 
 
 @pytest.mark.parametrize("side", ["left", "right"])
-def test_token_ids_are_cut_at_either_end(vllm: Front, side: str) -> None:
+def test_token_ids_are_cut_at_either_end(vllms: Front, side: str) -> None:
     body = {**TEXT, "prompt": [5, 6, 7, 8], "truncate_prompt_tokens": 3, "truncation_side": side}
-    assert ours(vllm, body).prompt_token_ids == ([5, 6, 7] if side == "right" else [6, 7, 8])
+    assert ours(vllms, body).prompt_token_ids == ([5, 6, 7] if side == "right" else [6, 7, 8])
 
 
-def test_a_long_prompt_is_cut_before_it_is_tokenized(vllm: Front) -> None:
+def test_a_long_prompt_is_cut_before_it_is_tokenized(vllms: Front) -> None:
     body = {**TEXT, "prompt": "Who wrote Hamlet? " + "word " * 200_000, "truncate_prompt_tokens": 4}
-    made = ours(vllm, {**body, "truncation_side": "right"}).prompt_token_ids
-    assert made == ours(vllm, TEXT).prompt_token_ids[:4]
+    made = ours(vllms, {**body, "truncation_side": "right"}).prompt_token_ids
+    assert made == ours(vllms, TEXT).prompt_token_ids[:4]
 
 
-def test_a_template_decides_on_the_roles_of_its_request(vllm: Front) -> None:
+def test_a_template_decides_on_the_roles_of_its_request(vllms: Front) -> None:
     """Where a late word of the system's stays is by what the request's own template takes, not the model's."""
     said = (("user", "Hi"), ("system", "Be brief."), ("user", "Well?"))
     messages = [{"role": role, "content": content} for role, content in said]
 
     def prompt(template: str) -> str:
-        made = ours(vllm, {**CHAT, "messages": messages, "chat_template": template})
-        return str(vllm.core.get_tokenizer().decode(made.prompt_token_ids))
+        made = ours(vllms, {**CHAT, "messages": messages, "chat_template": template})
+        return str(vllms.core.get_tokenizer().decode(made.prompt_token_ids))
 
     assert prompt(TEMPLATE).startswith("<user>Hi<system>Be brief.<user>Well?")
     strict = "{% if messages[1:] | selectattr('role', 'eq', 'system') | list %}{{ raise_exception('late') }}{% endif %}"
@@ -196,10 +198,10 @@ REFUSED: list[tuple[dict[str, Any], type[RequestError], str]] = [
 
 @each_row(("fields", "kind", "message"), REFUSED)
 def test_it_is_refused_before_it_is_sent(
-    vllm: Front, fields: dict[str, Any], kind: type[RequestError], message: str
+    vllms: Front, fields: dict[str, Any], kind: type[RequestError], message: str
 ) -> None:
     with pytest.raises(kind) as caught:
-        ours(vllm, {**CHAT, **fields})
+        ours(vllms, {**CHAT, **fields})
     assert caught.value.message.startswith(message)
 
 
