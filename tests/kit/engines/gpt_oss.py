@@ -9,7 +9,7 @@ from unittest.mock import patch
 
 import msgspec
 
-from lmi.model.vllm.request.harmony import harmony
+from lmi.model.vllm.request.harmony.vocabulary import load_encoding
 
 from ..answers.openai import SETTINGS
 from ..api.engine import ChatRenderer, GuideBackends, renderer_of
@@ -49,11 +49,11 @@ def with_options(**options: Any) -> ChatRenderer:
     """That of an engine with these options."""
     folder = str(vocabulary("gptoss"))
     settings = msgspec.structs.replace(SETTINGS, model_dir=folder, model_id=folder, **options)
-    with patch.object(harmony, "load_encoding", _encoding):
+    with patch("lmi.model.vllm.request.harmony.harmony.load_encoding", _encoding):
         return ChatRenderer(front(), settings)
 
 
-_encoding = cache(harmony.load_encoding)
+_encoding = cache(load_encoding)
 """Made once: of 200,000 tokens."""
 
 

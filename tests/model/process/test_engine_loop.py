@@ -278,7 +278,8 @@ async def test_tokens_in_flight_are_counted_from_start_to_end(ends: Ends) -> Non
         told = asyncio.ensure_future(asyncio.to_thread(ends.host.receive))
         await until(lambda: told.done() or ("add", number) in backend.told)
         if told.done():
-            ((_, event),) = told.result().events
+            message: Any = told.result()
+            ((_, event),) = message.events
             return str(event.kind)
         ends.engine.post(Scraped("", b""))
         await told

@@ -119,7 +119,7 @@ def test_another_form_is_read_by_vllms_own_decoder(caplog: pytest.LogCaptureFixt
     from vllm.v1.engine import EngineCoreOutputs
     from vllm.v1.serial_utils import MsgpackDecoder
 
-    class Shifted(MsgpackDecoder):
+    class Shifted(MsgpackDecoder):  # type: ignore[misc, unused-ignore] # untyped in some versions
         """One that makes other numbers of what is sent."""
 
         def dec_hook(self, t: type, obj: Any) -> Any:
