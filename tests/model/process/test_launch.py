@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -46,14 +47,13 @@ class Launched(EngineChild):
 
 
 @pytest.fixture
-def starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The file that says what each start of an engine does (tests/kit/faults)."""
+def starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Engines that come up at once (tests/kit/faults)."""
     (tmp_path / "starts").touch()
     monkeypatch.setenv("LMI_TEST_STARTS", str(tmp_path / "starts"))
     monkeypatch.syspath_prepend(str(ENGINE_FAULTS))
     monkeypatch.setattr("lmi.model.process.client.EngineChild", Launched)
     monkeypatch.setattr(Launched, "ids", [])
-    return tmp_path / "starts"
 
 
 def launched() -> tuple[EngineClient, int]:
@@ -75,15 +75,15 @@ def test_start_waits_for_what_is_launched() -> None:
         engine.close()
 
 
-def test_what_is_launched_only_is_ended(starts: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("starts")
+def test_what_is_launched_only_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     """At once: it is not asked to, for it may be importing for seconds."""
-    monkeypatch.setattr("lmi.model.process.child.EXIT_TIMEOUT_S", 100.0)
-    starts.write_text("sleep 3600\n")
+    monkeypatch.setattr("lmi.model.process.child.EXIT_TIMEOUT_S", 40.0)
     engine, process = launched()
-    os.kill(process, 0)
+    os.kill(process, signal.SIGSTOP)
     begun = time.monotonic()
     engine.close()
-    assert time.monotonic() - begun < 50
+    assert time.monotonic() - begun < 20
     with pytest.raises(ProcessLookupError):
         os.kill(process, 0)
 
