@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -102,8 +103,10 @@ def engine(
     folder = tmp_path_factory.mktemp("speculative")
     drafts: dict[str, Path | str] = {"ngram": "ngram", "taught": taught}
     draft = drafts.get(request.param) or random_draft(demo_model, folder / "draft")
-    options = {"speculative_draft_model": str(draft), "speculative_length": str(LENGTH), "rolling_batch": "lmi-dist"}
-    running = in_process(make_settings(model_directory(demo_model, folder / "model", {}), **options))
+    # Numba warns of vLLM's code; the core is forked off, with pytest's filters.
+    with warnings.catch_warnings():
+        warnings.simplefilter("default")
+        running = in_process(make_settings(model_directory(demo_model, folder / "model", {}), **options(draft)))
     yield running
     running.close()
 
