@@ -73,9 +73,13 @@ def started(demo_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Itera
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("VLLM_LOG_STATS_INTERVAL", "0.01")
         patch.syspath_prepend(TESTS / "kit" / "models")
-        patch.setattr(logging.getLogger("lmi"), "level", logging.INFO)
+        ours = logging.getLogger("lmi")
+        before = ours.level
+        # Not by an attribute: loggers remember what was enabled at an earlier start.
+        ours.setLevel(logging.INFO)
         lines = Lines("lmi")
         backend = in_process(make_settings(directory))
+        ours.setLevel(before)
     yield Started(backend, lines.end())
     backend.close()
 
