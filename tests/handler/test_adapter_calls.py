@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from ..kit.djl.hosting import available, djl_python_path
 from ..kit.djl.outputs import Told, outputs_of
 from ..kit.registered import llama_dir
 from ..kit.user_code.engine import ScriptedEngine
+from ..kit.waiting import until_async
 
 pytestmark = [pytest.mark.skipif(available() is not None, reason=str(available())), pytest.mark.anyio]
 
@@ -137,14 +138,6 @@ def java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Java]:
         java.service.close()
 
 
-async def until(condition: Callable[[], object]) -> None:
-    for _ in range(10_000):
-        if condition():
-            return
-        await asyncio.sleep(0.002)
-    pytest.fail("it did not come about")
-
-
 # In rolling batch and dynamic batch Java waits for the answer.
 
 
@@ -251,12 +244,12 @@ async def test_a_request_right_behind_a_registration_waits_for_it_and_others_do_
     waiting = await java.ask({"inputs": "Hi", "adapters": "a"})
     call.take()
     other = await java.ask({"inputs": "other"}, "other")
-    await until(lambda: java.engine.generations)
+    await until_async(lambda: java.engine.generations)
     assert [one.prompt for one in java.engine.generations] == ["other"]
     future, java.told.held = java.told.held, None
     future.set_result(None)
     assert await call.answer() == (200, "Adapter a registered")
-    await until(lambda: len(java.engine.generations) == 2)
+    await until_async(lambda: len(java.engine.generations) == 2)
     assert java.engine.generations[1].adapter == "a#1"
     for ticket in (0, 1):
         java.engine.say(ticket, Started(1), Delta(0, "Hello", finish=END))

@@ -41,6 +41,7 @@ from ..kit.api.handler import (
 )
 from ..kit.api.types import Delta, Event, Failed, Finish, Request, Response, Started, Token
 from ..kit.user_code.engine import ScriptedEngine
+from ..kit.waiting import until
 
 HELLO = b'{"inputs": "Hi"}'
 STREAM = b'{"inputs": "Hi", "stream": true}'
@@ -510,8 +511,7 @@ def test_streams_in_a_batch_have_no_slow_reader(tmp_path: Path, clock: Clock) ->
 
     asking = threading.Thread(target=ask)
     asking.start()
-    while made.engine.running < 2:
-        time.sleep(0.001)
+    until(lambda: not (made.engine.running < 2))
     for number in range(2):
         made.engine.say(number, Started(1), tokens(100))
         for _ in range(5):

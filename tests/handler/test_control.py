@@ -21,6 +21,7 @@ from ..kit.api.types import Delta, Finish, Request, Started, Token
 from ..kit.hosts.local_server import Make, serving
 from ..kit.paths import USER_CODE
 from ..kit.user_code.engine import ScriptedEngine
+from ..kit.waiting import until
 
 NAME = "0123456789abcdef"
 OTHER = "fedcba9876543210"
@@ -137,7 +138,7 @@ def test_one_does_not_find_itself(
     assert json.loads(cancelled()) == {"error": message, "code": 424}
     running = place.open()
     assert json.loads(cancelled()) == DONE[1]
-    wait(lambda: running.finished)
+    until(lambda: running.finished)
 
 
 @pytest.mark.parametrize("given", ["0123456789abcde", "", None, 5, ["0123456789abcdef"]])
@@ -182,11 +183,11 @@ def test_user_code_that_hangs_is_left(make: Callable[..., Place], tmp_path: Path
     (tmp_path / "mine.py").write_text(HANGING)
     place = make(output_formatter="mine:slow", user_code_threads="1")
     exchange = place.open()
-    wait(lambda: place.engine.sinks)
+    until(lambda: place.engine.sinks)
     place.engine.say(0, Started(1), Delta(0, "there", finish=END))
     time.sleep(0.1)
     assert place.cancel() == DONE
-    wait(lambda: exchange.finished)
+    until(lambda: exchange.finished)
     assert SAID in exchange.take_all().decode()
 
 
@@ -212,16 +213,9 @@ def test_it_is_not_for_a_dialect_of_the_users(make: Callable[..., Place], tmp_pa
     place = make(output_formatter="mine:Greedy", dialect=dialect, **limits)
     exchange = place.open()
     assert place.cancel() == DONE
-    wait(lambda: exchange.finished)
+    until(lambda: exchange.finished)
     assert SAID in exchange.take_all().decode()
     assert place.cancel()[0] == 424
-
-
-def wait(condition: Callable[[], Any]) -> None:
-    deadline = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.001)
 
 
 def test_in_rolling_batch_a_call_has_both(make: Callable[..., Place]) -> None:
@@ -253,7 +247,7 @@ def test_the_local_servers_route(running: Make) -> None:
     server = running()
     with httpx.Client(base_url=f"http://127.0.0.1:{server.port}", timeout=30) as http, ThreadPoolExecutor() as pool:
         stream = pool.submit(http.post, "/invocations", json=STREAM, headers={"x-request-id": NAME})
-        wait(lambda: server.engine.sinks)
+        until(lambda: server.engine.sinks)
         server.engine.say(0, Started(1), WORD)
         done = http.post("/cancel", json={"request_id": NAME})
         assert (done.status_code, done.json()) == DONE
@@ -275,7 +269,7 @@ def test_nobody_cancels_without_the_key(running: Make) -> None:
     with httpx.Client(base_url=f"http://127.0.0.1:{server.port}", timeout=30) as http, ThreadPoolExecutor() as pool:
         keyed = {"authorization": f"Bearer {KEY}", "x-request-id": NAME}
         stream = pool.submit(http.post, "/invocations", json=STREAM, headers=keyed)
-        wait(lambda: server.engine.sinks)
+        until(lambda: server.engine.sinks)
         for path in ("/cancel", "/invocations"):
             assert http.post(path, json=cancel).status_code == 401
         assert server.engine.sinks

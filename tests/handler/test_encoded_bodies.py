@@ -7,7 +7,6 @@ import gzip
 import json
 import re
 import sys
-import time
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -30,6 +29,7 @@ from ..kit.api.handler import (
 from ..kit.api.types import Delta, Finish, Request, Started
 from ..kit.djl.hosting import available, djl_python_path
 from ..kit.user_code.engine import ScriptedEngine
+from ..kit.waiting import until
 
 END = Finish("eos", generated_tokens=1)
 MOST = 1 << 20
@@ -317,9 +317,7 @@ def test_as_java_hands_them_on(service: Service, monkeypatch: pytest.MonkeyPatch
 def ended(service: Service, sent: Request) -> tuple[int, bytes]:
     """Status and body of what becomes of a request."""
     found = service.open(sent)
-    until = time.monotonic() + 10
-    while not found.finished and time.monotonic() < until:
-        time.sleep(0.005)
+    until(lambda: found.finished)
     return found.call.reply.status, b"".join(found.records)
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
@@ -22,6 +21,7 @@ from ..kit.api.dialects import GENERATING
 from ..kit.api.handler import AsyncBatcher, AsyncService, Frame, PlainBatch, RollingBatch, Whole, started_service
 from ..kit.api.types import Delta, Event, Failed, Finish, Request, ResponseEncoder, Started, Token
 from ..kit.user_code.engine import ScriptedEngine
+from ..kit.waiting import until
 
 END = Finish("eos", generated_tokens=2)
 FAULT = "the output formatter failed: 'a fault'"
@@ -212,8 +212,7 @@ def test_in_a_dynamic_batch(tmp_path: Path) -> None:
     batch = PlainBatch(made.service)
     host = threading.Thread(target=lambda: answers.set_result(batch.answers([asked(), asked()])), daemon=True)
     host.start()
-    while len(made.engine.sinks) < 2:
-        time.sleep(0.001)
+    until(lambda: len(made.engine.sinks) >= 2)
     made.answer(0, 1)
     broken, other = answers.result(30)
     assert isinstance(broken, Whole)

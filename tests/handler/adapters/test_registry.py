@@ -23,6 +23,7 @@ from ...kit.api.engine import Adapter
 from ...kit.api.errors import AdapterError, LmiError, ModelNotFoundError, NoSlotError, UnavailableError
 from ...kit.registered import Entry, NotReadyError, Registered, llama_dir, registered
 from ...kit.user_code.modules import modules_in
+from ...kit.waiting import until
 
 
 @pytest.fixture
@@ -70,13 +71,6 @@ class Beside:
         self._thread.join(30)
         assert not self.running
         return "" if self._raised is None else str(self._raised)
-
-
-def until(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.001)
 
 
 def ready(registry: Registry, name: str) -> str:

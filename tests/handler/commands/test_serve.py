@@ -21,11 +21,11 @@ from ...kit.api.dialects import receive
 from ...kit.api.options import typed_settings
 from ...kit.api.types import ParsedRequest, Request
 from ...kit.hosts.host import FAST, Server, with_parrot
-from ...kit.hosts.local_server import until
 from ...kit.installed import LMI
 from ...kit.paths import USER_CODE
 from ...kit.rows import each_row
 from ...kit.typed import CTRL_C, Typed
+from ...kit.waiting import until
 
 pytestmark = pytest.mark.processes
 

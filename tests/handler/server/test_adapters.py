@@ -18,6 +18,7 @@ from ...kit.api.errors import LmiError, NoSlotError, UnavailableError
 from ...kit.api.handler import Access, Service, application, started_service
 from ...kit.api.types import Delta, EngineEvent, Finish, Started, Token
 from ...kit.user_code.engine import ScriptedEngine
+from ...kit.waiting import until_async
 
 pytestmark = pytest.mark.anyio
 
@@ -77,14 +78,6 @@ async def serving(tmp_path: Path, access: Access | None = None, **options: str) 
             yield Server(folder, http, service, engine)
     finally:
         service.close()
-
-
-async def until(condition: Callable[[], Any]) -> None:
-    for _ in range(10_000):
-        if condition():
-            return
-        await asyncio.sleep(0.002)
-    pytest.fail("it did not come to that")
 
 
 def fault(answer: httpx.Response) -> tuple[int, str]:
@@ -376,7 +369,7 @@ async def test_a_request_waits_for_a_registration_under_way(tmp_path: Path) -> N
     async with serving(tmp_path) as server:
         server.engine.adapters.held = held = Future[None]()
         registering = asyncio.create_task(server.register("a"))
-        await until(lambda: server.engine.adapters.registered)
+        await until_async(lambda: server.engine.adapters.registered)
         asking = asyncio.create_task(server.ask("a"))
         assert (await server.ask("")).json() == {"generated_text": "Hello"}
         assert await server.listed() == ["a"]
@@ -393,7 +386,7 @@ async def test_a_request_that_waited_is_told_the_cause(tmp_path: Path) -> None:
     async with serving(tmp_path) as server:
         server.engine.adapters.held = held = Future[None]()
         registering = asyncio.create_task(server.register("a"))
-        await until(lambda: server.engine.adapters.registered)
+        await until_async(lambda: server.engine.adapters.registered)
         asking = asyncio.create_task(server.ask("a"))
         held.set_exception(NoSlotError("no room"))
         assert fault(await registering) == (507, "no room")
@@ -406,7 +399,7 @@ async def test_one_that_is_unregistered_while_it_is_loaded_is_gone(tmp_path: Pat
     async with serving(tmp_path) as server:
         server.engine.adapters.held = held = Future[None]()
         registering = asyncio.create_task(server.register("a"))
-        await until(lambda: server.engine.adapters.registered)
+        await until_async(lambda: server.engine.adapters.registered)
         asking = asyncio.create_task(server.ask("a"))
         assert (await server.http.delete("/adapters/a")).status_code == 200
         held.set_result(None)
@@ -430,7 +423,7 @@ async def test_updates_at_once_are_one_after_the_other(tmp_path: Path, monkeypat
 
         monkeypatch.setattr(adapters, "add", add)
         updating = [asyncio.create_task(server.http.post("/adapters/a/update?pin=true")) for _ in range(3)]
-        await until(lambda: told)
+        await until_async(lambda: told)
         await asyncio.sleep(0.05)
         held.set_result(None)
         assert {answer.status_code for answer in await asyncio.gather(*updating)} == {200}
@@ -443,7 +436,7 @@ async def test_more_registrations_than_a_pool_has_threads(tmp_path: Path) -> Non
         server.engine.adapters.held = held = Future[None]()
         source, names = server.adapter("a"), {f"a{number}" for number in range(50)}
         registering = [asyncio.create_task(server.register(name, source)) for name in names]
-        await until(lambda: len(server.engine.adapters.registered) >= 30)
+        await until_async(lambda: len(server.engine.adapters.registered) >= 30)
         assert set(await server.listed()) == names
         assert (await server.http.delete("/adapters/a7")).status_code == 200
         assert (await server.ask("")).status_code == 200
@@ -458,7 +451,7 @@ async def test_a_stream_outlives_its_adapters_name(tmp_path: Path) -> None:
         await server.register("a")
         server.engine.submit_then = []
         streaming = asyncio.create_task(server.ask("a", stream=True))
-        await until(lambda: server.engine.generations)
+        await until_async(lambda: server.engine.generations)
         server.engine.say(0, Started(1), Delta(0, "Hel", (Token(1, "Hel", -0.5),)))
         assert (await server.http.delete("/adapters/a")).json() == {"status": "Adapter a unregistered"}
         assert (await server.ask("a")).status_code == 424

@@ -22,7 +22,8 @@ from ...kit.api.errors import OverloadedError
 from ...kit.api.handler import Access
 from ...kit.api.types import Delta, Finish, Started
 from ...kit.hosts import local_server
-from ...kit.hosts.local_server import Make, Running, serving, until
+from ...kit.hosts.local_server import Make, Running, serving
+from ...kit.waiting import until
 
 MEGABYTE = 1 << 20
 MOST = 100_000

@@ -22,8 +22,9 @@ from lmi.handler.server.access import Access
 
 from ...kit.api.handler import started_service
 from ...kit.api.types import Delta, Finish, Started
-from ...kit.hosts.local_server import Make, Running, answer, serving, until
+from ...kit.hosts.local_server import Make, Running, answer, serving
 from ...kit.user_code.engine import ScriptedEngine
+from ...kit.waiting import until
 
 CHUNK = "x" * 100_000
 """Text of one event."""

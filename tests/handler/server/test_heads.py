@@ -19,8 +19,9 @@ from lmi.handler.server.run import HEAD_BYTES, http_server
 from ...kit.api.handler import Service
 from ...kit.api.options import make_settings
 from ...kit.api.types import Delta, Finish, Started
-from ...kit.hosts.local_server import Make, Running, answer, serving, until
+from ...kit.hosts.local_server import Make, Running, answer, serving
 from ...kit.user_code.engine import ScriptedEngine
+from ...kit.waiting import until
 
 PING = b"GET /ping HTTP/1.1\r\nHost: test\r\n"
 CHUNKED = b"POST /invocations HTTP/1.1\r\nHost: test\r\nTransfer-Encoding: chunked\r\n\r\n"

@@ -15,9 +15,9 @@ import httpx
 import pytest
 
 from ...kit.hosts.host import free_port
-from ...kit.hosts.local_server import until
 from ...kit.installed import LMI
 from ...kit.paths import USER_CODE
+from ...kit.waiting import until
 
 pytestmark = pytest.mark.processes
 

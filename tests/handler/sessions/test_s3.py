@@ -25,6 +25,7 @@ from ...kit.api.errors import OptionError, SessionError
 from ...kit.api.handler import SessionStore as Store
 from ...kit.api.handler import started_service
 from ...kit.user_code.engine import ScriptedEngine
+from ...kit.waiting import until
 
 URL = "s3://bucket/some/place"
 
@@ -321,10 +322,7 @@ def test_it_is_copied_while_it_runs(make: Make, monkeypatch: pytest.MonkeyPatch)
     copy.restore()
     copy.start()
     session = store.create()
-    deadline = time.monotonic() + 30
-    while not by.sent:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    until(lambda: by.sent)
     assert by.sent[0] == {f"{session.id}/.session"}
     copy.stop()
 

@@ -20,6 +20,7 @@ from ...kit.api.errors import SessionError, TimeLimitError
 from ...kit.api.handler import Exchange, Service, SessionStore, started_service
 from ...kit.api.types import Delta, EngineEvent, Finish, Request, Started
 from ...kit.user_code.engine import ScriptedEngine
+from ...kit.waiting import until
 
 HEADER = "x-amzn-sagemaker-session-id"
 NEW = {"requestType": "NEW_SESSION"}
@@ -71,13 +72,6 @@ class Place:
     @property
     def outcomes(self) -> dict[tuple[int, str], int]:
         return {(status, outcome): count for (_, status, outcome), count in self.service.metrics.requests.items()}
-
-
-def until(true: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + WAIT
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.002)
 
 
 @contextlib.contextmanager

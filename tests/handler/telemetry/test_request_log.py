@@ -6,7 +6,6 @@ import json
 import logging
 import re
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from ...kit.djl import hosting
 from ...kit.hosts.host import Host, client, eventually, model_directory, start
 from ...kit.logs import HOSTS_WORDS, MARK, Caught
 from ...kit.user_code.engine import ScriptedEngine
+from ...kit.waiting import until
 
 pytestmark = pytest.mark.once
 
@@ -181,22 +181,13 @@ def test_what_code_of_the_user_s_raises(log_of: LogOf, tmp_path: Path) -> None:
     service, engine, caught = log_of(content_filter="raising_guard:judge")
     opened = ask(service, SAID, "r-1")
     assert isinstance(opened, Exchange)
-    wait_for(lambda: engine.generations)
+    until(lambda: engine.generations)
     engine.say(0, Started(5), Delta(0, MARK))
-    wait_for(lambda: opened.finished)
+    until(lambda: opened.finished)
     assert MARK not in caught.text
     assert "request r-1: content filter raising_guard:judge failed" in caught.text
     assert "in judge" in caught.text
     assert "request r-1 failed: user_code_failed" in caught.text
-
-
-def wait_for(condition: Callable[[], Any]) -> None:
-    pause = threading.Event()
-    for _ in range(20_000):
-        if condition():
-            return
-        pause.wait(0.001)
-    raise AssertionError
 
 
 # The real engine behind real hosts.

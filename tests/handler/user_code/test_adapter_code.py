@@ -25,6 +25,7 @@ from ...kit.api.types import Delta, Finish, Request, Started
 from ...kit.registered import llama_dir
 from ...kit.user_code.engine import ScriptedEngine
 from ...kit.user_code.modules import forget, modules_in
+from ...kit.waiting import until
 
 HEADER = "X-Amzn-SageMaker-Adapter-Identifier"
 SESSION = "X-Amzn-SageMaker-Session-Id"
@@ -108,13 +109,6 @@ class Place:
         until(lambda: opened.finished)
         assert len(self.engine.generations) == known
         return opened.call.reply.status, b"".join(opened.records).decode()
-
-
-def until(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.001)
 
 
 def first_of(opened: Exchange) -> None:

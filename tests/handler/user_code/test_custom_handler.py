@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -33,6 +32,7 @@ from ...kit.api.types import Delta, Finish, Request, Started
 from ...kit.djl import hosting
 from ...kit.registered import llama_dir
 from ...kit.user_code.engine import ScriptedEngine
+from ...kit.waiting import until
 
 pytestmark = pytest.mark.skipif(hosting.available() is not None, reason=str(hosting.available()))
 
@@ -97,13 +97,6 @@ def served(directory: Path) -> Iterator[Make]:
 
 def indented(body: str) -> str:
     return "".join(f"    {line}\n" for line in body.strip("\n").splitlines())
-
-
-def until(ready: Callable[[], bool], seconds: float = 10.0) -> None:
-    end = time.monotonic() + seconds
-    while not ready():
-        assert time.monotonic() < end
-        time.sleep(0.002)
 
 
 def ended(service: Service, body: Any = LMI, headers: dict[str, str] | None = None, **request: Any) -> Exchange:

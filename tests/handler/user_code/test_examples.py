@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ from ...kit.pages import blocks_of
 from ...kit.paths import DOCS, USER_CODE
 from ...kit.user_code.modules import forget
 from ...kit.user_code.service import ScriptedService
+from ...kit.waiting import until
 
 TIMEOUT = 30.0
 FORMER = USER_CODE / "former"
@@ -52,13 +52,6 @@ def forgetting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path
     monkeypatch.setattr(sys, "path", list(sys.path))
     yield tmp_path
     forget(tmp_path)
-
-
-def until(condition: Callable[[], Any]) -> None:
-    deadline = time.monotonic() + TIMEOUT
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.001)
 
 
 def finished(exchange: Exchange) -> dict[str, Any]:

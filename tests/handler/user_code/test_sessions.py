@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ import pytest
 from ...kit.api.types import Delta, Finish, Request, Started
 from ...kit.djl import hosting
 from ...kit.user_code.service import ScriptedService
+from ...kit.waiting import until
 
 END = Finish("eos", generated_tokens=1)
 HEADER = "x-amzn-sagemaker-session-id"
@@ -108,10 +108,7 @@ class Place:
         attributes = {"X-Amzn-SageMaker-Session-Id": session} if session else {}
         request = Request(json.dumps(body).encode(), headers=headers, attributes=attributes)
         opened = self.scripted.service.open(request)
-        deadline = time.monotonic() + 30
-        while not opened.finished:
-            assert time.monotonic() < deadline
-            time.sleep(0.001)
+        until(lambda: opened.finished)
         text = opened.take_all().decode()
         return opened.call.reply.status, told(text), dict(opened.call.reply.headers)
 
@@ -239,10 +236,7 @@ def test_a_new_session_of_a_handle_is_told_unless_it_refuses(handled: Place) -> 
     before = len(list((handled.folder / "sessions").iterdir()))
     status, _, headers = handled.ask({"refused": 1}, "NEW_SESSION")
     assert (status, NEW in headers) == (403, False)
-    deadline = time.monotonic() + 30
-    while len(list((handled.folder / "sessions").iterdir())) != before:
-        assert time.monotonic() < deadline
-        time.sleep(0.001)
+    until(lambda: len(list((handled.folder / "sessions").iterdir())) == before)
 
 
 SAGEMAKER = """

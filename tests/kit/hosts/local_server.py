@@ -6,7 +6,6 @@ import contextlib
 import json
 import socket
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -25,15 +24,9 @@ from lmi.handler.server.sockets import KEEP_ALIVE_S, bound_sockets
 
 from ..api.handler import started_service
 from ..user_code.engine import ScriptedEngine
+from ..waiting import until
 
 TIMEOUT = 30.0
-
-
-def until(condition: Callable[[], Any]) -> None:
-    deadline = time.monotonic() + TIMEOUT
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
 
 
 def discard_within(seconds: float, monkeypatch: pytest.MonkeyPatch) -> None:

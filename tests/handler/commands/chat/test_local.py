@@ -15,10 +15,10 @@ import pytest
 from lmi.handler.commands.chat.local import local_server
 
 from ....kit.api.errors import OptionError
-from ....kit.hosts.local_server import until
 from ....kit.installed import LMI
 from ....kit.paths import USER_CODE
 from ....kit.rows import each_row
+from ....kit.waiting import until
 
 pytestmark = pytest.mark.processes
 

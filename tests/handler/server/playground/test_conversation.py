@@ -12,7 +12,8 @@ import pytest
 from ....kit.api.types import Delta, EngineEvent, Finish, Started, Token, TopToken
 from ....kit.clients.browser import Browser, program
 from ....kit.clients.playground import Playground
-from ....kit.hosts.local_server import Make, Running, until
+from ....kit.hosts.local_server import Make, Running
+from ....kit.waiting import until
 
 pytestmark = [
     pytest.mark.once,

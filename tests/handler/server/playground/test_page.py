@@ -15,7 +15,8 @@ from ....kit.api.types import CallDelta, Delta, EngineEvent, EngineInfo, Finish,
 from ....kit.clients.browser import Browser, program
 from ....kit.clients.playground import Playground
 from ....kit.clients.scripts import OURS, run_python
-from ....kit.hosts.local_server import Make, Running, until
+from ....kit.hosts.local_server import Make, Running
+from ....kit.waiting import until
 
 pytestmark = [
     pytest.mark.once,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from ....kit.api.handler import Exchange, Service, started_service
 from ....kit.api.types import Delta, Finish, Request, Started
 from ....kit.registered import llama_dir
 from ....kit.user_code.engine import ScriptedEngine
+from ....kit.waiting import until
 
 END = Finish("eos", generated_tokens=1)
 INPUT = """
@@ -56,10 +56,7 @@ def served(tmp_path: Path) -> Iterator[Make]:
 def ask(service: Service, body: bytes, headers: dict[str, str] | None = None) -> tuple[int, str, str]:
     opened = service.open(Request(body, headers=headers or {}))
     assert isinstance(opened, Exchange), opened
-    until = time.monotonic() + 10
-    while not opened.finished:
-        assert time.monotonic() < until
-        time.sleep(0.002)
+    until(lambda: opened.finished)
     reply = opened.call.reply
     return reply.status, reply.content_type, b"".join(opened.records).decode()
 
