@@ -33,6 +33,7 @@ from ..kit.api.handler import (
 )
 from ..kit.api.types import Delta, Finish, Request, Started, Token
 from ..kit.djl.outputs import outputs_of
+from ..kit.rows import each_row
 from ..kit.user_code.engine import ScriptedEngine, TalkingEngine
 from ..kit.waiting import until
 
@@ -337,20 +338,24 @@ FAULTS = [
 ]
 
 
-@pytest.mark.parametrize("user_code", [False, True])
-@pytest.mark.parametrize(("dialect", "member"), FAULTS)
+@each_row("user_code", [False, True])
+@each_row(("dialect", "member"), FAULTS)
 def test_a_fault_of_a_dialect_before_anything_runs(
-    engine: TalkingEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture,
-    dialect: Dialect, member: str, user_code: bool,
-) -> None:  # fmt: skip
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, dialect: Dialect, member: str, user_code: bool
+) -> None:
     """Behind DJL an exception here would end the step of all, and leave its own client waiting."""
+    caplog.clear()
     (tmp_path / "model.py").write_text(FILTER)
+    engine = TalkingEngine("good")
     service = started_service(engine, tmp_path, **({"content_filter": "model:judge"} if user_code else {}))
-    place = Place("rolling", engine, service, monkeypatch)
-    place.fail_for_bad(dialect, member, lambda *given: any(getattr(one, "request_id", "") == "bad" for one in given))
     attributes = {} if member == "matches" else {"dialect": dialect.name}
     body = json.dumps(ASKING[member](dialect)).encode()
-    bad, good = rolling(service, Request(body, attributes=attributes, request_id="bad"), place.request("good"))
+    with pytest.MonkeyPatch.context() as patch:
+        place = Place("rolling", engine, service, patch)
+        place.fail_for_bad(
+            dialect, member, lambda *given: any(getattr(one, "request_id", "") == "bad" for one in given)
+        )
+        bad, good = rolling(service, Request(body, attributes=attributes, request_id="bad"), place.request("good"))
     assert '"generated_text":"ab"' in good.body
     assert bad.failed
     assert "a fault" in caplog.text
