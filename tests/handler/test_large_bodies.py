@@ -29,6 +29,7 @@ from ..kit.api.handler import (
     started_service,
 )
 from ..kit.api.types import Delta, Finish, Request, Started
+from ..kit.rows import each_row
 from ..kit.user_code.engine import ScriptedEngine
 from ..kit.waiting import until
 
@@ -158,7 +159,7 @@ TEXT = json.dumps({"prompt": "a" * LARGE}).encode()
 LAST = json.dumps({"temperature": 1, "filler": "a" * LARGE, "messages": []}).encode()
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("path", "body", "form", "status"),
     [
         ("/invocations", LARGE_ONE.body, FAILED, 424),
