@@ -122,6 +122,13 @@ def serving(folder: Path) -> Iterator[Make]:
             one.close()
 
 
+def ended(sock: socket.socket) -> bool:
+    """Whether the server ends the connection, without a further answer."""
+    with contextlib.suppress(ConnectionResetError):
+        return sock.recv(1) == b""
+    return True
+
+
 def answer(sock: socket.socket) -> tuple[int, dict[str, str], bytes]:
     """Status, headers and body of one answer, none of which may be missing."""
     data = b""
