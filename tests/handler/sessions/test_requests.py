@@ -21,6 +21,7 @@ from lmi.handler.sessions.requests import Sessions
 from ...kit.api.errors import OptionError, SessionError
 from ...kit.api.handler import Service, headers_of, started_service
 from ...kit.api.types import Delta, Finish, Request, Started
+from ...kit.rows import each_row
 from ...kit.user_code.engine import ScriptedEngine
 from ...kit.waiting import until
 
@@ -138,8 +139,8 @@ def failed(message: str) -> dict[str, Any]:
     return {"error": message, "code": 424}
 
 
-@pytest.mark.parametrize("dynamic", [False, True])
-@pytest.mark.parametrize(
+@each_row("dynamic", [False, True])
+@each_row(
     ("body", "session", "message"),
     [
         (CLOSE, None, "Failed to close session: invalid session_id: None"),
@@ -258,7 +259,7 @@ def test_another_dialects_error_is_in_its_form(make: Make) -> None:
     assert answer.json["error"]["code"] == "session_error"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("body", "session", "what"),
     [
         (NEW, None, "NEW_SESSION"),

@@ -21,6 +21,7 @@ from ...kit.api.types import Delta, Failed, Finish, Request, Started
 from ...kit.djl import hosting
 from ...kit.hosts.host import Host, client, eventually, model_directory, start
 from ...kit.logs import HOSTS_WORDS, MARK, Caught
+from ...kit.rows import each_row
 from ...kit.user_code.engine import ScriptedEngine
 from ...kit.waiting import until
 
@@ -38,14 +39,12 @@ def _as_before() -> Iterator[None]:
 UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
-@pytest.mark.parametrize("given", ["a", "Root=1-67891233-abcdef012345678912345678", "x" * 128, "2f/ab+c=:~@,;"])
+@each_row("given", ["a", "Root=1-67891233-abcdef012345678912345678", "x" * 128, "2f/ab+c=:~@,;"])
 def test_an_id_that_is_taken(given: str) -> None:
     assert request_id_of(given) == given
 
 
-@pytest.mark.parametrize(
-    "given", [None, "", "x" * 129, "a b", "a\nb", "a\r\nset-cookie: b", "é", "[METRICS]", '"', "\x00"]
-)
+@each_row("given", [None, "", "x" * 129, "a b", "a\nb", "a\r\nset-cookie: b", "é", "[METRICS]", '"', "\x00"])
 def test_an_id_that_is_made(given: str | None) -> None:
     assert UUID.fullmatch(request_id_of(given))
 
