@@ -31,7 +31,6 @@ from ...kit.api.errors import ParameterError
 from ...kit.api.handler import Exchange, Service, started_service
 from ...kit.api.types import Delta, Event, Finish, Generation, Request, Sampling, Started, Token, TopToken
 from ...kit.djl import hosting
-from ...kit.djl.outputs import Told, outputs_of
 from ...kit.hosts.host import Host, client, model_directory, start
 from ...kit.rows import each_row
 from ...kit.user_code.engine import ScriptedEngine
@@ -239,28 +238,6 @@ def test_a_page_in_a_rolling_batch(tmp_path: Path) -> None:
     assert frames[0].headers
     assert not any(frame.headers for frame in frames[1:])
     is_the_page(b"".join(frame.data for frame in frames))
-
-
-@pytest.mark.anyio
-@pytest.mark.usefixtures("narrow")
-async def test_a_page_in_async_mode(tmp_path: Path) -> None:
-    engine, service = service_of(tmp_path, response_store="true")
-    batcher = AsyncBatcher(service)
-
-    async def messages(request: Request) -> list[Told]:
-        found: list[Told] = []
-        async for message in batcher.messages(request, "7"):
-            batcher.sent()
-            found += outputs_of(message)
-        return found
-
-    told = await messages(page_of(engine, lambda request: whole_of(service, request)))
-    assert len(told) > 3
-    assert {one.whose for one in told} == {"7"}
-    assert all(len(one.frame["data"].encode()) <= FEW // 3 for one in told)
-    assert [one.frame["last"] for one in told] == [*("false" for _ in told[1:]), "true"]
-    assert told[-1].frame["data"] == ""
-    is_the_page("".join(one.frame["data"] for one in told).encode())
 
 
 def whole_of(service: Service, request: Request) -> bytes:
