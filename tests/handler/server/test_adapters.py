@@ -317,14 +317,18 @@ ROUTES = [
 
 async def test_neither_strangers_nor_web_pages_may(tmp_path: Path) -> None:
     key = {"authorization": f"Bearer {KEY}"}
-    strange = ({}, {"authorization": "Bearer wrong"}, {"api-key": ""})
-    pages = ({"host": "rebound.example"}, {"origin": "https://other.example"}, {"sec-fetch-site": "cross-site"})
+    strange: tuple[dict[str, str], ...] = ({}, {"authorization": "Bearer wrong"}, {"api-key": ""})
+    pages: tuple[dict[str, str], ...] = (
+        {"host": "rebound.example"},
+        {"origin": "https://other.example"},
+        {"sec-fetch-site": "cross-site"},
+    )
     async with serving(tmp_path, Access(KEY, NAMES)) as server:
         source = server.adapter("b")
         await server.http.post("/adapters", params={"name": "a", "src": server.adapter("a")}, headers=key)
         for method, path in ROUTES:
             for headers in (*strange, *pages):
-                answer = await server.http.request(method, path.format(b=source), headers={**headers})
+                answer = await server.http.request(method, path.format(b=source), headers=headers)
                 assert fault(answer)[0] == (403 if headers in pages else 401)
                 assert headers in pages or answer.headers["www-authenticate"] == "Bearer"
         assert [*server.engine.adapters.registered] == ["a#1"]

@@ -305,7 +305,7 @@ def test_one_scrape_has_vllms_and_ours(server: Server) -> None:
     asked = httpx.post(f"{server.url}/invocations", json={"inputs": ASKED.prompt}, timeout=60)
     assert asked.status_code == 200
     text = httpx.get(f"{server.url}/metrics", headers={"accept": "application/openmetrics-text"}).text
-    names = [family.name for family in openmetrics(text)]
+    names = [family.name for family in openmetrics(text)]  # type: ignore[no-untyped-call]
     assert len(names) == len(set(names))
     assert {"lmi_requests", "lmi_engine_up", "vllm:generation_tokens", "vllm:num_requests_running"} <= {*names}
 
