@@ -9,7 +9,6 @@ into `.cache/djl-host/` under the repository root, in a folder named after the h
 
 from __future__ import annotations
 
-import fcntl
 import functools
 import hashlib
 import os
@@ -30,6 +29,7 @@ from uuid import uuid4
 
 from lmi.model.process.group import PROCESS_GROUP
 
+from ..packages import locked
 from ..paths import CACHE as PROJECT_CACHE
 from ..paths import REQUIRED
 
@@ -107,9 +107,7 @@ def built() -> Build:
     build = Build(CACHE / _fingerprint())
     if build.folder.is_dir():
         return build
-    CACHE.mkdir(parents=True, exist_ok=True)
-    with (CACHE / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with locked(CACHE / "lock"):
         if not build.folder.is_dir():
             _compile(build.folder)
     return build
