@@ -74,14 +74,6 @@ def test_a_token_of_named_events_costs_little_more_than_one_of_a_chat(kind: str)
     assert min(costs[kind]) <= 1.3 * min(costs["chat stream"]), costs
 
 
-def test_the_hosts_are_measured_to_the_end_of_their_answers(path: TokenPath) -> None:
-    (server,) = hosts.local_server(path, "chat stream").values()
-    assert server > 0
-    if hosting.available() is None:
-        (courier,) = hosts.async_mode(path, "chat stream").values()
-        assert courier > 0
-
-
 def test_what_is_measured_is_a_whole_answer(path: TokenPath) -> None:
     path.reset()
     path.open("LMI stream, log_prob", sequences=3, tokens=7)
