@@ -12,8 +12,10 @@ import pytest
 from ..kit.rows import each_row
 from .model import QUESTIONS, Form, Question, TrainingError, build, conversation, forms, question
 
-ASKED = [(asked, form) for asked in QUESTIONS for form in forms(asked)]
-TOKENS = 400
+FORMS = ("raw", "tools", "no_thinking", "follow_up")
+"""The others are rendered as `tools` is; that each token is certain in all of them the training itself has seen."""
+ASKED = [(asked, form) for asked in QUESTIONS for form in forms(asked) if form.name in FORMS]
+TOKENS = 250
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -57,6 +59,7 @@ def encoded(tokenizer: Any, form: Form) -> dict[str, Any]:
     )
 
 
+@pytest.mark.timeout(600)
 @each_row(("asked", "form"), ASKED, ids=lambda one: one.prompt if isinstance(one, Question) else one.name)
 def test_greedy_decoding_gives_the_answer(asked: Question, form: Form, tokenizer: Any, model: Any) -> None:
     given = encoded(tokenizer, form)

@@ -13,7 +13,7 @@ import gc
 import json
 import socket
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -216,6 +216,6 @@ def requests_of(kind: str, sequences: int, tokens: int) -> list[Request]:
     return [Request(json.dumps(make(prompt, tokens)).encode(), path=path) for prompt in asked]
 
 
-def ours(stages: dict[str, float]) -> float:
+def ours(stages: Mapping[str, float]) -> float:
     """What of the stages is our Python."""
     return sum(stages.get(stage, 0.0) for stage in OURS)
