@@ -6,16 +6,14 @@ A script of tests/agents/scripts runs all loops of one API in one process, for i
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ..models.pictures import png
 from ..paths import AGENT_SCRIPTS
 from ..played.scripts import Heard, Stage, call, grown, thinking
-from .programs import node_modules, python_of, run
+from .programs import python_of, run
 
 __all__ = ["IMAGE", "LOOPS", "Loop", "Played", "play"]
 
@@ -146,19 +144,12 @@ def play(
     environment: str = "agents",
     **variables: str,
 ) -> Played:
-    """Runs a script of tests/agents/scripts, Python or Node; `configuration` is a module that it imports, `configured`.
+    """Runs a script of tests/agents/scripts; `configuration` is a module that it imports, `configured`.
 
-    name: of the library and the API, for the marks; environment: the one in which a library of Python is.
+    name: of the library and the API, for the marks; environment: the one in which the library is.
     """
-    for file, text in {**FILES, f"configured{Path(script).suffix}": configuration}.items():
+    for file, text in {**FILES, "configured.py": configuration}.items():
         (folder / file).write_text(text)
-    if script.endswith(".mjs"):
-        # It finds what it imports beside itself.
-        (folder / "node_modules").symlink_to(node_modules())
-        (folder / "picture.png").write_bytes(png(56, 56))
-        program: list[str | Path] = ["node", shutil.copy(AGENT_SCRIPTS / script, folder)]
-    else:
-        program = [python_of(environment), AGENT_SCRIPTS / script]
     asked: dict[str, list[str]] = {}
     for loop, plan in loops.items():
         both = {loop + BEFORE: loops[plan.earlier], loop: plan} if plan.earlier else {loop: plan}
@@ -166,7 +157,7 @@ def play(
             f"{one.asks} {stage.script(f'{name}-{part}', one.turns, one.beside)}" for part, one in both.items()
         ]
     ran = run(
-        [*program, json.dumps(asked)],
+        [python_of(environment), AGENT_SCRIPTS / script, json.dumps(asked)],
         folder / "home",
         {"PYTHONPATH": str(folder), **variables},
         within=folder,
