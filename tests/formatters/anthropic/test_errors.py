@@ -78,7 +78,7 @@ def test_a_tools_schema_is_named_as_the_client_knows_it() -> None:
     assert message == "tools[1].input_schema: expected a schema"
 
 
-@pytest.mark.parametrize("path", ["/v1/messages", "/v1/messages/count_tokens"])
+@each_row("path", ["/v1/messages", "/v1/messages/count_tokens"])
 def test_a_request_that_is_not_read_is_refused_in_this_form(path: str) -> None:
     """Before it is admitted, and where it is no JSON."""
     refused = refusal(UnauthorizedError("no key"), Request(b"", path=path, request_id="a"), SETTINGS)

@@ -192,7 +192,7 @@ def test_lists_of_a_chat(made: Any, most: int, field: str, rest: str) -> None:
     assert refusal(made(most + 1)) == f"{field}: expected at most {most}{rest}"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("message", "field", "noun"),
     [
         ({"role": "user", "content": PARTS * (MAX_MESSAGES + 1)}, "content", "parts"),
@@ -206,7 +206,7 @@ def test_a_list_that_is_too_long_by_itself(message: dict[str, Any], field: str, 
     assert refusal({"messages": [message]}) == expected
 
 
-@pytest.mark.parametrize("dialect", [known.name for known in CONVERSING])
+@each_row("dialect", [known.name for known in CONVERSING])
 def test_too_many_messages_are_counted_not_read(dialect: str) -> None:
     """In each dialect that has them, before one of them is looked at."""
     name = "input" if dialect == "responses" else "messages"
