@@ -83,11 +83,12 @@ def test_anything_in_any_field(sample: Sample) -> None:
 @each_row("sample", FORMS, ids=lambda sample: sample.name)
 def test_anything_in_a_field_that_another_form_has(sample: Sample) -> None:
     kinds: Counter[type] = Counter()
-    for name in NAMES:
+    for place, name in enumerate(NAMES):
         changed = copy.deepcopy(sample)
         inner = changed.body.get("parameters")
         target = inner if isinstance(inner, dict) else changed.body
-        kinds.update(map(type, tried(changed, target, name, (None, True, 5, "a", [5], {"5": 1}))))
+        values = (None, True, 5, "a", [5], {"5": 1})[place % 2 :: 2]
+        kinds.update(map(type, tried(changed, target, name, values)))
     assert kinds[ParsedRequest] > kinds.total() / 20
 
 
