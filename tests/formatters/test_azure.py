@@ -11,7 +11,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lmi.formatters import ParsedRequest, Request, Response, azure, receive, refusal, route_of
+from lmi.formatters import ParsedRequest, Request, Response, azure, receive, route_of
 from lmi.formatters.azure.errors import error_response
 
 from ..kit.answers.events import feed
@@ -541,13 +541,3 @@ def test_a_model_that_embeds_says_so() -> None:
     assert json.loads(page("/info", "GET", settings=embeds).body)["model_type"] == "embeddings"
     message = json.loads(page("/embeddings", "POST", settings=embeds).body)["message"]
     assert message == "/embeddings: not supported by the model, which makes embeddings: POST /v1/embeddings"
-
-
-@each_row("path", [PATH, "/info", "/embeddings", "/invocations"])
-def test_a_missing_key_is_told_in_azures_form(path: str) -> None:
-    method = "GET" if path == "/info" else "POST"
-    unread = Request(b"", path=path, method=method, query=VERSION)
-    answer = refusal(UnauthorizedError("the API key is missing"), unread, SETTINGS)
-    assert answer.status == 401
-    assert answer.headers == {"x-ms-error-code": "unauthorized"}
-    assert shape_of(json.loads(answer.body)) == shape_of(UNAUTHORIZED)

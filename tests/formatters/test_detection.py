@@ -9,11 +9,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from lmi.formatters import DIALECTS, Dialect, ParsedRequest, Request, Response, detect, receive
+from lmi.formatters import DIALECTS, Dialect, ParsedRequest, Request, Response, detect, receive, refusal
 
 from ..kit.answers.forms import FORMS
 from ..kit.api.dialects import named, read_json
-from ..kit.api.errors import PayloadError
+from ..kit.api.errors import PayloadError, UnauthorizedError
 from ..kit.api.options import typed_settings
 from ..kit.api.types import Settings
 from ..kit.rows import each_row
@@ -40,27 +40,12 @@ UNREADABLE: list[tuple[bytes, str]] = [
     (b'{"inputs": "a"} {}', NOT_JSON),
     (b'{"inputs": "\xe9"}', "the body is not UTF-8: invalid continuation byte at byte 12"),
     ('{"inputs": "a"}'.encode("utf-16"), "the body is not UTF-8: invalid start byte at byte 0"),
-    (b'{"inputs": "\\ud83e"}', "the body has a \\u escape of an unpaired surrogate"),
     (b'["a"]', "expected a JSON object, but the body is an array"),
     (b'"a"', "expected a JSON object, but the body is a string"),
     (b"null", "expected a JSON object, but the body is null"),
     (b"true", "expected a JSON object, but the body is a boolean"),
     (b"5.5", "expected a JSON object, but the body is a number"),
     (b"NaN", "the body: expected a finite number, got NaN"),
-    (b'{"temperature": NaN}', "temperature: expected a finite number, got NaN"),
-    (
-        b'{"inputs": "a", "parameters": {"temperature": -Infinity}}',
-        "parameters.temperature: expected a finite number, got -Infinity",
-    ),
-    (
-        b'{"inputs": "a", "parameters": {"top_p": 1e999}}',
-        "parameters.top_p: expected a finite number, got 1e999",
-    ),
-    (
-        b'{"parameters": {"stop_sequences": ["a", Infinity]}}',
-        "parameters.stop_sequences[1]: expected a finite number, got Infinity",
-    ),
-    (b'{"seed": ' + b"1" * 5000 + b"}", "seed: expected a finite number, got " + "1" * 120),
     (b"[" * 100_000 + b"]" * 100_000, NESTED),
     (b'{"inputs": ' + b"[" * 100_000 + b"NaN" + b"]" * 100_000 + b"}", NESTED),
 ]
@@ -84,6 +69,17 @@ def test_unreadable_is_answered(body: bytes) -> None:
     assert json.loads(answer.body)["code"] == 424
     assert b"\n" not in answer.body
     assert isinstance(answer.failure, PayloadError)
+
+
+@each_row("form", ["chat", "anthropic", "responses", "azure", "minimal", "tgi", "tokens", "rerank"])
+def test_the_path_tells_who_refuses_a_request_that_is_not_read(form: str) -> None:
+    """Before it is admitted, and where it is no JSON."""
+    error = UnauthorizedError("no key")
+    refused = refusal(error, replace(FORMS[form].request(), body=b""), SETTINGS)
+    assert (refused.dialect, refused.status, refused.failure) == (FORMS[form].dialect, 401, error)
+    received = receive(replace(FORMS[form].request(), body=b"{"), SETTINGS)
+    assert isinstance(received, Response)
+    assert received.dialect == FORMS[form].dialect
 
 
 @each_row("depth", [100, 400, 900, 970, 980, 985, 990, 995, 1000, 5000])

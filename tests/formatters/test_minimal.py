@@ -8,7 +8,7 @@ from typing import Any
 
 from openai._streaming import SSEDecoder
 
-from lmi.formatters import ParsedRequest, Request, Response, minimal, receive, refusal
+from lmi.formatters import ParsedRequest, Request, Response, minimal, receive
 
 from ..kit.answers.events import feed
 from ..kit.answers.shapes import shape_of
@@ -29,7 +29,6 @@ from ..kit.api.types import (
     Failed,
     Finish,
     FinishReason,
-    Generation,
     ResponseEncoder,
     Started,
     said,
@@ -56,11 +55,6 @@ def call(path: str = CHAT, /, **fields: Any) -> ParsedRequest:
     received = receive(request(path, **fields), SETTINGS)
     assert isinstance(received, ParsedRequest), received
     return received
-
-
-def asked(**fields: Any) -> Generation:
-    (generation,) = call(**fields).generations
-    return generation
 
 
 def reply_of(form: str) -> ResponseEncoder:
@@ -265,20 +259,6 @@ def test_the_request_of_the_document(form: str) -> None:
     assert generation.sampling.max_tokens is None
 
 
-def test_fields_of_sampling() -> None:
-    made = asked(
-        max_tokens=5, top_p=0.5, stop=["a"], seed=7, presence_penalty=1, response_format={"type": "json_object"}
-    )
-    sampling = made.sampling
-    assert (sampling.max_tokens, sampling.top_p, sampling.stop, sampling.seed) == (5, 0.5, ("a",), 7)
-    assert sampling.presence_penalty == 1
-    assert sampling.structured_output is not None
-
-
-def test_what_changes_nothing() -> None:
-    assert asked(tools=[], n=1, logprobs=False, stream=None, user="me").sampling.n == 1
-
-
 @each_row("stream", [None, False, True])
 def test_events_are_a_stream_whatever_the_body_says(stream: bool | None) -> None:
     received = call(EVENTS, stream=stream)
@@ -349,10 +329,3 @@ def test_one_path_for_all_forms() -> None:
     received = receive(Request(body, {"accept": SSE}, path=CHAT), SETTINGS)
     assert isinstance(received, ParsedRequest)
     assert received.reply.content_type == JSON
-
-
-def test_a_missing_key_is_told_in_each_form() -> None:
-    for path, form, status in [(CHAT, "whole", 401), (EVENTS, "events", 200)]:
-        answer = refusal(UnauthorizedError("the API key is missing"), Request(b"", path=path), SETTINGS)
-        check_error(answer.body, form, "the API key is missing")
-        assert answer.status == status

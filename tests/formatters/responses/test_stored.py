@@ -278,12 +278,6 @@ def test_none_of_that_id(store: Store, kept: bool, method: str, path: str, query
         page(store if kept else None, method, path, query)
 
 
-def test_what_is_not_kept_says_so() -> None:
-    """Clients ask for it by default, as the AI SDK does."""
-    record = feed(asked("a", store=True).reply, Delta(0, "b", finish=end()))[-1]
-    assert json.loads(record)["store"] is False
-
-
 def test_what_of_one_there_is_not(store: Store) -> None:
     body = answered(store, "a", Delta(0, "b", finish=end()))
     with pytest.raises(NotFoundError):
