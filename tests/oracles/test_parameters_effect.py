@@ -424,13 +424,11 @@ def spaces_between_special_tokens(at: Endpoint) -> None:
     assert decoded == [(False, True), (False, False)]
 
 
-@pytest.fixture(scope="module", params=["vllm", "transformers"])
-def at(
-    request: pytest.FixtureRequest, demo_model: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Endpoint]:
-    """vLLM with its own modelling, and with transformers'."""
+@pytest.fixture(scope="module")
+def at(demo_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Endpoint]:
+    """Whose modelling it is makes no difference to them: test_transformers_answers.py has all on transformers' too."""
     directory = model_directory(demo_model, tmp_path_factory.mktemp("effect") / "model", {})
-    settings = make_settings(directory, backend=request.param)
+    settings = make_settings(directory)
     engine = in_process(settings)
     yield Endpoint(engine, settings)
     engine.close()

@@ -172,10 +172,14 @@ def test_an_answer_without_text_has_no_block(stream: bool, text: str) -> None:
 
 
 def test_white_space_before_a_text_belongs_to_it() -> None:
-    told = (Started(1), Delta(0, "", reasoning="So"), Delta(0, "\n"), Delta(0, "\n"), Delta(0, "Hi", finish=end()))
+    """And to no later one."""
+    told = (
+        Started(1), Delta(0, "", reasoning="So"), Delta(0, "\n"), Delta(0, "\n"), Delta(0, "Hi"),
+        Delta(0, "", calls=CALL), Delta(0, "b", finish=end()),
+    )  # fmt: skip
     for message in (joined(events(reply(stream=True), *told)), whole(reply(), *told)):
-        assert [block["type"] for block in message["content"]] == ["thinking", "text"]
-        assert message["content"][1]["text"] == "\n\nHi"
+        assert [block["type"] for block in message["content"]] == ["thinking", "text", "tool_use", "text"]
+        assert [block["text"] for block in message["content"][1::2]] == ["\n\nHi", "b"]
 
 
 def test_white_space_between_calls_is_no_text() -> None:

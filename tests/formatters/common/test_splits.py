@@ -38,7 +38,8 @@ def test_a_text(more: list[str], cuts: list[bool], reason: FinishReason) -> None
     *steps, last, ended = steps_of([], text, [], reason, [])
     # Engines tell the end with the last token.
     steps.append(merged([last, ended]))
-    events, at_once = split(steps, cuts), [Started(7, 2), merged(steps)]
+    events = split(steps, cuts)
+    at_once: list[Event] = [Started(7, 2), merged(steps)]
     for form, spoken in SPOKEN.items():
         whole = answered(form, events, stream=False)
         assert told(whole) == told(answered(form, at_once, stream=False))
@@ -54,7 +55,8 @@ def test_a_text(more: list[str], cuts: list[bool], reason: FinishReason) -> None
 def test_a_text_has_one_record_a_delta(texts: list[str]) -> None:
     """No text is held back or sent in two."""
     pieces = ["Hi", *texts]
-    events = [Started(7), *(Delta(0, piece, (Token(5, piece, -1.5),)) for piece in pieces), Delta(0, "", finish=end())]
+    deltas = [Delta(0, piece, (Token(5, piece, -1.5),)) for piece in pieces]
+    events: list[Event] = [Started(7), *deltas, Delta(0, "", finish=end())]
     for form, spoken in SPOKEN.items():
         lines = b"".join(answered(form, events, stream=True)).split(b"\n")
         assert [*filter(None, map(spoken.piece, records(spoken, lines)))] == pieces
@@ -66,7 +68,8 @@ def test_reasoning_and_calls(
 ) -> None:
     quoted = [part for one in calls for part in (json.dumps({"a": one})[:4], json.dumps({"a": one})[4:])]
     steps = steps_of(reasoning, text, quoted, reason, ["look"])
-    events, at_once = split(steps, cuts), [Started(7, 2), merged(steps)]
+    events = split(steps, cuts)
+    at_once: list[Event] = [Started(7, 2), merged(steps)]
     for dialect, known in CALLING.items():
         body = known.body("auto", [known.tool("look", TOOL)])
         whole, one, streamed = (
