@@ -1,4 +1,4 @@
-"""A model that takes images, with an adapter for them, on the local server: vLLM's own server as an oracle."""
+"""A model that takes images, on the local server: vLLM's own server as an oracle, limits, what must not be fetched."""
 
 from __future__ import annotations
 
@@ -11,11 +11,9 @@ from typing import Any
 import httpx
 import pytest
 
-from ..kit.adapters import adapter_config, adapter_tensors, safetensors_of
-from ..kit.hosts.host import Server
+from ..kit.hosts.host import Server, model_directory
 from ..kit.hosts.vllm_server import vllm_server
 from ..kit.models import vision as vision_model
-from ..kit.models.adapted import adapted_directory
 from ..kit.models.pictures import Site, data_url, png, serving
 
 pytestmark = pytest.mark.engine
@@ -23,7 +21,6 @@ pytestmark = pytest.mark.engine
 RED, GREEN, BLUE = png(), png(84, 42, (0, 255, 0)), png(112, 84, (0, 0, 255))
 TOKENS = {RED: 33, GREEN: 20, BLUE: 33}
 """Of an image in the prompt: four of each tile and of the whole, and what stands about them."""
-TARGETS = ("q_proj", "v_proj", "o_proj", "up_proj")
 LIMIT = 2
 OPTIONS = {
     "limit_mm_per_prompt": json.dumps({"image": LIMIT}),
@@ -39,27 +36,12 @@ def model(demo_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def adapter(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One of the language model, which is a part of this model: that of prompts with images (default_mm_loras)."""
-    folder = tmp_path_factory.mktemp("adapter") / "for images"
-    folder.mkdir()
-    text = json.loads((model / "config.json").read_text())["text_config"]
-    folder.joinpath("adapter_config.json").write_text(json.dumps(adapter_config(targets=TARGETS)))
-    tensors = adapter_tensors(text, targets=TARGETS, scale=0.3, prefix="base_model.model.model.text_model.")
-    folder.joinpath("adapter_model.safetensors").write_bytes(safetensors_of(tensors))
-    return folder
-
-
-@pytest.fixture(scope="module")
-def ours(model: Path, adapter: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
+def ours(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
     folder = tmp_path_factory.mktemp("ours")
-    loras = {"option.max_loras": "2", "option.default_mm_loras": json.dumps({"image": str(adapter)})}
     server = Server(
-        adapted_directory(model, folder / "model", loras),
+        model_directory(model, folder / "model", {}),
         folder / "log",
         [f"--set={name}={value}" for name, value in OPTIONS.items()],
-        # Not forked: with a model that takes images the engine's process has LoRA's kernels before (model_infos.py).
-        environment={"VLLM_WORKER_MULTIPROC_METHOD": "spawn"},
     )
     with httpx.Client(base_url=server.url, timeout=120) as client:
         yield client
@@ -67,10 +49,9 @@ def ours(model: Path, adapter: Path, tmp_path_factory: pytest.TempPathFactory) -
 
 
 @pytest.fixture(scope="module")
-def theirs(model: Path, adapter: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
+def theirs(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
     limit = ["--limit-mm-per-prompt", OPTIONS["limit_mm_per_prompt"]]
-    lora = ["--enable-lora", "--max-loras", "2", "--default-mm-loras", json.dumps({"image": str(adapter)})]
-    with vllm_server(model, tmp_path_factory.mktemp("theirs") / "log", [*limit, *lora]) as client:
+    with vllm_server(model, tmp_path_factory.mktemp("theirs") / "log", limit) as client:
         yield client
 
 
@@ -137,18 +118,6 @@ def test_vllms_own_server_answers_the_same(
 ) -> None:
     sent = {"messages": messages, "temperature": 0, "max_tokens": 12}
     assert answer(ours, sent) == answer(theirs, sent)
-
-
-def test_a_prompt_with_images_has_their_adapter_and_no_other_one(ours: httpx.Client, theirs: httpx.Client) -> None:
-    asked = words("What is it?")
-    for picture in (RED, BLUE):
-        # vLLM's server answers the same, which it can only by the same adapter if that changes something.
-        assert answer(ours, body(image(picture), asked)) == answer(ours, body(image(picture), asked, adapters="image"))
-    by_name = answer(ours, body(asked, adapters="image"))
-    assert by_name == answer(theirs, body(asked, model="image"))
-    assert by_name != answer(ours, body(asked))
-    models = ours.get("/v1/models").json()["data"]
-    assert [one["id"] for one in models if one.get("parent")] == ["image"]
 
 
 def test_the_answer_depends_on_the_image(ours: httpx.Client) -> None:
