@@ -39,10 +39,8 @@ def cohere_config(demo_model: Path) -> Any:
     """The demo model by the name of Cohere's, of which vLLM's parsers want to know."""
     from vllm import EngineArgs
 
-    config = EngineArgs(model=str(demo_model), enforce_eager=True).create_model_config()
-    # Not as an override: vLLM would look at the class, which takes it ten seconds.
-    config.hf_config.architectures = ["Cohere2ForCausalLM"]
-    return config
+    named = {"architectures": ["Cohere2ForCausalLM"]}
+    return EngineArgs(model=str(demo_model), enforce_eager=True, hf_overrides=named).create_model_config()
 
 
 def asking() -> Conversation:

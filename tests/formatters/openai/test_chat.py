@@ -222,6 +222,12 @@ def test_example_tool_calls() -> None:
     ]
 
 
+def test_a_text_after_a_call_does_not_change_how_the_answer_ends() -> None:
+    told = (Delta(0, "", calls=tuple(CALLS)), Delta(0, "\n"), Delta(0, "", (), end()))
+    *_, last = chunks(reply(stream=True, tools=TOOLS), *told)
+    assert last["choices"][0]["finish_reason"] == "tool_calls"
+
+
 def test_example_usage_chunk() -> None:
     """The streaming document, Final Chunk with Usage; the others have `usage: null` (docs/decisions.md: Usage)."""
     made = chunks(
