@@ -11,6 +11,7 @@ from typing import Any
 
 from lmi.model.backend import load_backend
 from lmi.model.options import Settings
+from tests.microbench.standin import client_is
 
 __all__ = ["Client", "engine_spoken_for"]
 
@@ -55,15 +56,8 @@ def engine_spoken_for(settings: Settings, task: str = "generate") -> tuple[Any, 
     """A backend whose core can do a task of vLLM's, and what stands for its core's client. One that generates: on a
     running event loop.
     """
-    from vllm.v1.engine import core_client
-
     client = Client()
-    clients: Any = core_client.EngineCoreClient
-    real = clients.make_async_mp_client
-    clients.make_async_mp_client = staticmethod(lambda executor_class, **_: client)
-    try:
+    with client_is(client):
         engine: Any = load_backend(settings)
-    finally:
-        clients.make_async_mp_client = staticmethod(real)
     engine._core.tasks = (task,)
     return engine, client
