@@ -14,21 +14,13 @@ import pytest
 
 from ..kit.answers.spoken import ASKED, SPOKEN, Spoken
 from ..kit.hosts.host import Host
+from ..kit.hosts.pool import EVERY
 
 pytestmark = [
     pytest.mark.engine,
     pytest.mark.djl,
     pytest.mark.contract,
-    pytest.mark.parametrize(
-        "host",
-        [
-            "server",
-            "rolling",
-            pytest.param("async", marks=pytest.mark.once),
-            pytest.param("dynamic", marks=pytest.mark.once),
-        ],
-        indirect=True,
-    ),
+    EVERY,
     pytest.mark.parametrize("spoken", [pytest.param(one, id=name) for name, one in SPOKEN.items()]),
 ]
 

@@ -191,8 +191,11 @@ async def test_rolling_a_worker_that_dies_between_calls_is_never_started_again(s
         host.worker_pid  # noqa: B018
 
 
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM], ids=["SIGKILL", "SIGTERM"])
-@pytest.mark.parametrize("mode", ["rolling", "async", "dynamic"])
+@pytest.mark.parametrize(
+    ("mode", "how"),
+    [("rolling", signal.SIGKILL), ("rolling", signal.SIGTERM), ("async", signal.SIGKILL), ("dynamic", signal.SIGTERM)],
+    ids=lambda value: value.name if isinstance(value, signal.Signals) else value,
+)
 async def test_nothing_outlives_the_host(start: Start, mode: str, how: signal.Signals) -> None:
     """Connections close, worker and engine end, whatever they are at; a host on the same folder serves again."""
     host = start(mode)

@@ -163,17 +163,6 @@ def tool_loop(client: Any, told: Any) -> None:
 
 
 @check
-def a_call_that_was_cut_off(client: Any, told: Any) -> None:
-    call, result = calls_of(ask(client, told["calls"]["prompt"], tools=tools(told)))[0], told["calls"]["results"][0]
-    history = [
-        {"role": "user", "content": told["calls"]["prompt"]},
-        {**call.model_dump(), "arguments": call.arguments[:-2], "status": "incomplete"},
-        {"type": "function_call_output", "call_id": call.call_id, "output": result},
-    ]
-    assert ask(client, history, tools=tools(told)).status == "completed"
-
-
-@check
 def tool_choice_required_and_named(client: Any, told: Any) -> None:
     (first, *_) = tools(told)
     limit = {"max_output_tokens": 300}
@@ -282,15 +271,6 @@ def what_is_repeated(client: Any, told: Any) -> None:
 
 
 @check
-def usage_details(client: Any, told: Any) -> None:
-    usage = ask(client, told["question"]).usage
-    assert usage.total_tokens == usage.input_tokens + usage.output_tokens
-    assert min(usage.input_tokens, usage.output_tokens) > 0
-    assert usage.input_tokens_details.cached_tokens >= 0
-    assert usage.output_tokens_details.reasoning_tokens == 0
-
-
-@check
 def reasoning_item(client: Any, told: Any) -> None:
     asked = told["reasoning"]
     response = ask(client, asked["prompt"])
@@ -312,21 +292,6 @@ def errors_name_the_field(client: Any, told: Any) -> None:
     error = refused(lambda: ask(client, told["question"], top_p=3))
     assert names(error, "top_p", told)
     assert error.type == ("invalid_request_error" if told["bodies"] else None)
-    error = refused(lambda: ask(client, told["question"], stream=True, top_logprobs=99))
-    assert names(error, "top_logprobs", told)
-    error = refused(lambda: ask(client, [{"role": "user", "content": [{"type": "input_file", "file_id": "f"}]}]))
-    assert names(error, "input[0].content[0].type", told)
-
-
-@check
-def what_is_not_there_is_refused_by_name(client: Any, told: Any) -> None:
-    for field, value in {"background": True, "conversation": "conv_1", "prompt": {"id": "pmpt_1"}}.items():
-        assert names(refused(lambda field=field, value=value: ask(client, "a", **{field: value})), field, told)
-    web = {"tools": [{"type": "web_search"}], "tool_choice": {"type": "web_search"}}
-    assert names(refused(lambda: ask(client, "a", **web)), "tool_choice.type", told)
-    kind, place = (openai.NotFoundError, "id") if told["store"] else (openai.BadRequestError, "type")
-    error = refused(lambda: ask(client, [{"type": "item_reference", "id": "msg_1"}]), kind)
-    assert names(error, f"input[0].{place}", told)
 
 
 @check

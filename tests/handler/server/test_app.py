@@ -88,7 +88,6 @@ def test_openai_raises_its_own_class(server: Server) -> None:
         assert model.object == "model"
 
 
-def test_azure_raises_its_own_class(server: Server) -> None:
-    seen = run_client("azure_client.py", server.url, KEY)
-    assert seen["without_the_key"]["status"] == 401
-    assert seen["streamed"]["updates"] > 10
+def test_azures_client(server: Server) -> None:
+    """What it makes of the answers is asserted in the script."""
+    run_client("azure_client.py", server.url, KEY)

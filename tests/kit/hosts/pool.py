@@ -17,7 +17,7 @@ import pytest
 from ..djl import hosting
 from .host import Host, model_directory, start
 
-__all__ = ["CHAT", "HostPool"]
+__all__ = ["CHAT", "EVERY", "HostPool"]
 
 LIMIT = 3
 CHAT: Mapping[str, str] = {
@@ -28,6 +28,13 @@ CHAT: Mapping[str, str] = {
     "option.structured_outputs_config": '{"disable_any_whitespace": true}',
 }
 """The demo model's parsers of tool calls and of reasoning: what every dialect can be asked with."""
+
+EVERY = pytest.mark.parametrize(
+    "host",
+    ["server", "rolling", *(pytest.param(kind, marks=pytest.mark.once) for kind in ("async", "dynamic"))],
+    indirect=True,
+)
+"""On each host, those of dynamic batches too."""
 
 Key = tuple[str, tuple[tuple[str, str], ...]]
 
