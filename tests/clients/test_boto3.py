@@ -1,4 +1,4 @@
-"""boto3's `sagemaker-runtime` client, in every dialect, on a rolling batch, through a bridge that stands for the service."""
+"""boto3's `sagemaker-runtime` client, in every dialect, on a rolling batch: through a bridge, which is the service."""
 
 from __future__ import annotations
 

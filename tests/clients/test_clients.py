@@ -19,6 +19,7 @@ CALLING = question("parallel_tool_calls")
 PLAIN = question("plain")
 UNICODE = question("unicode")
 
+
 def calls_of(asked: Question) -> list[dict[str, Any]]:
     """The tool calls in an answer of the demo model, which writes them as Hermes does."""
     pieces = [piece.partition("</tool_call>")[0] for piece in asked.answer.split("<tool_call>")[1:]]

@@ -6,7 +6,6 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-import jsonschema
 import openai
 import pytest
 from pydantic import BaseModel

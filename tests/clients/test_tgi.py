@@ -15,7 +15,7 @@ import pytest
 from huggingface_hub import InferenceClient
 from huggingface_hub.errors import TextGenerationError, ValidationError
 
-from ..demo.model import JSON_SCHEMA, QUESTIONS, question
+from ..demo.model import QUESTIONS, question
 from ..kit.answers.tgi import check, whole
 from ..kit.hosts.host import Server, model_directory
 
@@ -156,18 +156,6 @@ def test_text_generation_streamed_with_details(client: InferenceClient) -> None:
     assert all(one.top_tokens is not None and one.top_tokens[0].id == one.token.id for one in made)
 
 
-def test_text_generation_sampled(client: InferenceClient) -> None:
-    first = client.text_generation(
-        "Tell me", details=True, do_sample=True, temperature=1.5, top_k=50, top_p=0.99, max_new_tokens=20
-    )
-    assert first.details is not None
-    assert first.details.seed is not None
-    again = client.text_generation(
-        "Tell me", temperature=1.5, top_k=50, top_p=0.99, max_new_tokens=20, seed=first.details.seed
-    )
-    assert again == first.generated_text
-
-
 def test_text_generation_best_of(client: InferenceClient) -> None:
     made = client.text_generation("Tell me", details=True, do_sample=True, best_of=2, max_new_tokens=5)
     assert made.details is not None
@@ -177,36 +165,9 @@ def test_text_generation_best_of(client: InferenceClient) -> None:
     assert other.generated_tokens == len(other.tokens)
 
 
-def test_text_generation_with_stop_and_penalties(client: InferenceClient) -> None:
-    plain = client.text_generation(ENDLESS, max_new_tokens=40)
-    stop = plain[10:14]
-    stopped = client.text_generation(ENDLESS, max_new_tokens=40, stop=[stop])
-    assert stopped == plain[: plain.index(stop) + 4]
-    penalized = client.text_generation(ENDLESS, max_new_tokens=40, repetition_penalty=5.0, frequency_penalty=2.0)
-    assert penalized != plain
-
-
-def test_text_generation_with_a_grammar(client: InferenceClient) -> None:
-    from huggingface_hub import TextGenerationInputGrammarType
-
-    grammar = TextGenerationInputGrammarType(type="regex", value="(yes|no)")
-    assert client.text_generation("Is it?", grammar=grammar) in ("yes", "no")
-    schema = TextGenerationInputGrammarType(type="json_schema", value={"name": "x", "schema": JSON_SCHEMA})
-    text = client.text_generation(question("json").prompt, grammar=schema, max_new_tokens=300)
-    assert text.startswith("{")
-    assert text.rstrip().endswith("}")
-
-
 def test_the_client_raises_its_own_class(client: InferenceClient) -> None:
     for parameters, named in [({"temperature": -1.0}, "temperature"), ({"max_new_tokens": 10_000}, "max_new_tokens")]:
         for stream in (True, False):
             with pytest.raises(TextGenerationError, match=f"^Input validation error: parameters.{named}: ") as caught:
                 client.text_generation("Hello", stream=stream, **parameters)
             assert isinstance(caught.value, ValidationError)
-
-
-def test_chat_completion(server: Server) -> None:
-    """The same client speaks OpenAI's dialect for conversations."""
-    with InferenceClient(server.url, timeout=60) as client:
-        made = client.chat_completion([{"role": "user", "content": ASKED.prompt}], temperature=0)
-        assert made.choices[0].message.content == ASKED.answer

@@ -12,6 +12,7 @@ import pytest
 
 from ..demo.model import QUESTIONS, question
 from ..kit.hosts.host import Host, Streamed, begun, client
+from ..kit.hosts.pool import STREAMING
 
 pytestmark = [pytest.mark.engine, pytest.mark.djl, pytest.mark.anyio]
 
@@ -34,6 +35,7 @@ def tokenizer(demo_model: Path) -> Any:
 
 
 @pytest.mark.contract
+@STREAMING
 async def test_64_streams_of_100_tokens_lose_nothing(host: Host, tokenizer: Any) -> None:
     prompts = [question.prompt for question, _ in zip(itertools.cycle(QUESTIONS), range(64), strict=False)]
     parameters = {"max_new_tokens": 100, "ignore_eos_token": True, "details": True}
@@ -61,6 +63,7 @@ async def test_64_streams_of_100_tokens_lose_nothing(host: Host, tokenizer: Any)
 
 
 @pytest.mark.contract
+@STREAMING
 async def test_a_late_request_is_served_while_others_generate(host: Host) -> None:
     """Asserted by the order of events: the late one's first token comes before the end of any of the others."""
     async with client(host) as http:

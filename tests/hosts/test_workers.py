@@ -1,4 +1,4 @@
-"""Two workers of one host, in rolling batch and async mode: both serve, they share sessions and nothing else, one may die."""
+"""Two workers of one host, in rolling batch and async mode: both serve, they share sessions alone, one may die."""
 
 from __future__ import annotations
 

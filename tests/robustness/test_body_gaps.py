@@ -37,9 +37,7 @@ KINDS = (
 
 
 @pytest.fixture(scope="module", params=["server", "rolling", "async"])
-def host(
-    request: pytest.FixtureRequest, demo_model: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Host]:
+def host(request: pytest.FixtureRequest, demo_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
     """Each host that reads a body beside a stream, with the parrot, whose steps take no longer when others use the
     machine."""
     folder = tmp_path_factory.mktemp(request.param)

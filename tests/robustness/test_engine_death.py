@@ -2,7 +2,7 @@
 
 Nine cases: vLLM's core is killed while it is idle, in the midst of prompts, and in mid-stream, behind the local server,
 DJL's rolling batch and its async mode. LMI_KILL_ROUNDS says how many times in a row (`make kills`: ten); in further
-rounds the engine's process, the core's parent, crashes, and the core does.
+rounds the engine's process, the core's parent, crashes, and the core does. A single round has six of the cases.
 """
 
 from __future__ import annotations
@@ -49,10 +49,12 @@ WAYS = ((CORE, signal.SIGKILL), ("the engine's process", signal.SIGSEGV), (CORE,
 Mortal = tuple[str, Host]
 
 
-BEHIND_DJL = [pytest.param(kind, marks=pytest.mark.once) for kind in ("rolling", "async")]
+MOMENTS = {"server": ("idle", "prefill"), "rolling": ("idle", "stream"), "async": ("prefill", "stream")}
+if ROUNDS > 1:
+    MOMENTS = dict.fromkeys(MOMENTS, ("idle", "prefill", "stream"))
 
 
-@pytest.fixture(scope="module", params=["server", *BEHIND_DJL])
+@pytest.fixture(scope="module")
 def mortal(
     request: pytest.FixtureRequest, demo_model: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Mortal]:
@@ -64,7 +66,15 @@ def mortal(
 
 
 @pytest.mark.timeout(300 * ROUNDS)
-@pytest.mark.parametrize("moment", ["idle", "prefill", "stream"])
+@pytest.mark.parametrize(
+    ("mortal", "moment"),
+    [
+        pytest.param(kind, moment, marks=[] if kind == "server" else pytest.mark.once)
+        for kind, moments in MOMENTS.items()
+        for moment in moments
+    ],
+    indirect=["mortal"],
+)
 async def test_killing_the_engine(mortal: Mortal, moment: str) -> None:
     for number in range(ROUNDS):
         await one_death(*mortal, moment, *WAYS[number % len(WAYS)])

@@ -10,7 +10,6 @@ import asyncio
 import json
 import re
 import sys
-from collections.abc import Iterator
 from typing import Any
 
 import anthropic
@@ -246,56 +245,6 @@ def one_call_where_several_are_disabled(client: Anthropic, told: Told) -> None:
     assert called(message) == calls_of(told, kind)[:1]
 
 
-def turns(client: Anthropic, told: Told, kind: str) -> Iterator[Any]:
-    """An agent's loop: each message, until one calls nothing."""
-    results = dict(
-        zip([call["name"] for call in calls_of(told, kind)], told["questions"][kind]["tool_results"], strict=True)
-    )
-    messages: list[Any] = [user(told["questions"][kind]["prompt"])]
-    while len(messages) < 9:
-        asked = {**ASKED, "messages": messages, "tools": tools_of(told, kind)}
-        with client.messages.stream(**asked) as stream:
-            message: Any = stream.get_final_message()
-        yield message
-        if message.stop_reason != "tool_use":
-            return
-        messages.append({"role": "assistant", "content": message.content})
-        content = [
-            {"type": "tool_result", "tool_use_id": one.id, "content": results[one.name]}
-            for one in message.content
-            if one.type == "tool_use"
-        ]
-        messages.append({"role": "user", "content": content})
-
-
-@check
-def an_agents_loop_streamed(client: Anthropic, told: Told) -> None:
-    *calling, last = turns(client, told, "parallel_tool_calls")
-    assert [called(message) for message in calling] == [calls_of(told, "parallel_tool_calls")]
-    assert text_of(last) == told["questions"]["parallel_tool_calls"]["follow_up"]
-
-
-@check
-def a_tool_runner(client: Anthropic, told: Told) -> None:
-    """It asks for a thread, and goes on without one."""
-    kind = "parallel_tool_calls"
-    results = dict(
-        zip([call["name"] for call in calls_of(told, kind)], told["questions"][kind]["tool_results"], strict=True)
-    )
-
-    def runnable(tool: dict[str, Any]) -> Any:
-        def call(**_: Any) -> str:
-            return str(results[tool["name"]])
-
-        return anthropic.beta_tool(
-            call, name=tool["name"], description=tool["description"], input_schema=tool["input_schema"]
-        )
-
-    tools = [runnable(tool) for tool in tools_of(told, kind)]
-    last = client.beta.messages.tool_runner(**ask(told, kind, tools=tools)).until_done()
-    assert text_of(last) == told["questions"][kind]["follow_up"]
-
-
 @check
 def tool_choices(client: Anthropic, told: Told) -> None:
     # The model writes calls in another form than the one that is forced: what it says must end by its schema.
@@ -341,15 +290,6 @@ def thinking_is_shown(client: Anthropic, told: Told) -> None:
 
 
 @check
-def thinking_comes_back(client: Anthropic, told: Told) -> None:
-    messages: list[Any] = [user(told["questions"]["reasoning"]["prompt"])]
-    answer = client.messages.create(**{**ASKED, "messages": messages})
-    assert answer.content[0].type == "thinking"
-    messages += [{"role": "assistant", "content": answer.content}, user(told["questions"]["plain"]["prompt"])]
-    assert client.messages.create(**{**ASKED, "messages": messages}).stop_reason == "end_turn"
-
-
-@check
 def thinking_is_disabled(client: Anthropic, told: Told) -> None:
     message = client.messages.create(**ask(told, "reasoning", thinking={"type": "disabled"}))
     assert [block.type for block in message.content] == ["text"]
@@ -363,17 +303,7 @@ def structured_output(client: Anthropic, told: Told) -> None:
     assert set(json.loads(text_of(message))) == set(PERSON["properties"])
 
 
-# --- What the model reads as text, and prompts alone ---
-
-
-@check
-def a_document(client: Anthropic, told: Told) -> None:
-    prompt = told["questions"]["plain"]["prompt"]
-    source = {"type": "text", "media_type": "text/plain", "data": prompt}
-    content: list[Any] = [{"type": "document", "source": source, "citations": {"enabled": True}}]
-    asked = {**ASKED, "messages": [{"role": "user", "content": content}]}
-    message = client.messages.create(**asked)
-    assert text_of(message) == told["questions"]["plain"]["answer"]
+# --- Prompts alone ---
 
 
 @check
@@ -384,13 +314,6 @@ def a_prompt_alone(client: Anthropic, told: Told) -> None:
         streamed = stream.get_final_message()
     for message in (whole, streamed):
         assert (message.content, message.stop_reason, message.usage.output_tokens) == ([], "max_tokens", 0)
-
-
-@check
-def an_empty_last_message(client: Anthropic, told: Told) -> None:
-    messages = [user(told["questions"]["plain"]["prompt"]), {"role": "assistant", "content": ""}]
-    message = client.messages.create(**{**ASKED, "messages": messages})
-    assert text_of(message) == told["questions"]["plain"]["answer"]
 
 
 # --- Counting ---

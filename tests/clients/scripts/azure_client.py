@@ -43,6 +43,8 @@ WEATHER = ChatCompletionsToolDefinition(
         },
     )
 )
+
+
 def whole(client: ChatCompletionsClient) -> None:
     """A whole answer."""
     answer = client.complete(messages=[UserMessage(PROMPT)], temperature=0, max_tokens=100, seed=1)

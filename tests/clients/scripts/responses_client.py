@@ -258,19 +258,6 @@ def logprobs(client: Any, told: Any) -> None:
 
 
 @check
-def what_is_repeated(client: Any, told: Any) -> None:
-    asked = {
-        "metadata": {"order": "17"}, "user": "u", "safety_identifier": "s", "prompt_cache_key": "k", "top_p": 0.5,
-        "truncation": "auto", "max_output_tokens": 100, "parallel_tool_calls": False,
-    }  # fmt: skip
-    response = ask(client, told["question"], service_tier="auto", **asked)
-    for name, value in asked.items():
-        assert getattr(response, name) == value, name
-    assert response.temperature == 0
-    assert response.service_tier == "default"
-
-
-@check
 def reasoning_item(client: Any, told: Any) -> None:
     asked = told["reasoning"]
     response = ask(client, asked["prompt"])
@@ -326,22 +313,6 @@ def with_a_store(client: Any, told: Any) -> None:
     assert names(error, "previous_response_id", told)
     third = ask(client, told["question"], previous_response_id=second.id, stream=True)
     assert list(third)[-1].response.output_text == told["answer"]
-
-
-@check
-def a_loop_of_tools_with_a_store(client: Any, told: Any) -> None:
-    if not told["store"]:
-        return
-    first = ask(client, told["calls"]["prompt"], tools=tools(told))
-    outputs = [
-        {"type": "function_call_output", "call_id": call.call_id, "output": result}
-        for call, result in zip(calls_of(first), told["calls"]["results"], strict=True)
-    ]
-    second = ask(client, outputs, tools=tools(told), previous_response_id=first.id)
-    assert second.output_text == told["calls"]["follow_up"]
-    unkept = ask(client, told["question"], store=False)
-    assert unkept.store is False
-    refused(lambda: client.responses.retrieve(unkept.id), openai.NotFoundError)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Adapters on every host: each way to name one, and those that come and go while requests run.
 
 The local server has its own routes for that (tests/handler/server/test_adapters.py). In rolling batch and dynamic batch
-DJL Serving waits for the worker's answer; in async mode it says OK at once, and the requests are told what became of it.
+DJL Serving waits for the answer of the worker; in async mode it says OK at once, and requests learn what became of it.
 """
 
 from __future__ import annotations
@@ -153,9 +153,7 @@ async def test_one_for_each_input(served: Served) -> None:
 async def test_each_dialect_on_its_own_path(served: Served) -> None:
     known = served.known("all")
     chat = {"messages": [{"role": "user", "content": known.prompt}], "temperature": 0, "max_tokens": MOST}
-    asked = [
-        await served.post({**chat, "model": name}, path="/v1/chat/completions") for name in ("all", "stable", "x")
-    ]
+    asked = [await served.post({**chat, "model": name}, path="/v1/chat/completions") for name in ("all", "stable", "x")]
     contents = [answer.json()["choices"][0]["message"]["content"] for answer in asked]
     assert len(set(contents)) == 3
     assert [answer.json()["model"] for answer in asked] == ["all", "stable", "demo"]
@@ -186,7 +184,7 @@ async def test_an_adapters_own_formatter(served: Served) -> None:
 
 
 async def test_sixty_four_at_once(served: Served) -> None:
-    """Of three and the model itself, where two have a slot; every other one is streamed, where several at once can be."""
+    """Of three and the model itself, where two have a slot; every other one is streamed, where that can be."""
     names = (BASE, *NAMES) * 16
     known = [served.adapted.answers[name][number % 2] for number, name in enumerate(names)]
     streams = [number % 2 == 1 and served.kind != "dynamic" for number in range(64)]

@@ -18,7 +18,6 @@ from starlette.routing import Route
 from .bridge import Bridge, runtime, serving
 
 
-
 async def invocations(request: Request) -> Response:
     """A host that repeats what it was told, or fails as the body asks."""
     body = await request.body()

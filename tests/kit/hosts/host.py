@@ -185,7 +185,7 @@ def djl_host(
     modes = {
         "rolling": {"option.rolling_batch": "vllm"},
         "async": {"option.rolling_batch": "disable", "option.async_mode": "true"},
-        "dynamic": {"option.rolling_batch": "disable", "batch_size": "8", "max_batch_delay": "200"},
+        "dynamic": {"option.rolling_batch": "disable", "batch_size": "8", "max_batch_delay": "50"},
     }
     # Where nobody says how many, DJL Serving says 32 in async mode; many tests have more at once.
     size = {"OPTION_MAX_ROLLING_BATCH_SIZE": "256"} if mode == "async" else {}

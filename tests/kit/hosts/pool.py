@@ -17,7 +17,7 @@ import pytest
 from ..djl import hosting
 from .host import Host, model_directory, start
 
-__all__ = ["CHAT", "EVERY", "HostPool"]
+__all__ = ["CHAT", "EVERY", "STREAMING", "HostPool"]
 
 LIMIT = 3
 CHAT: Mapping[str, str] = {
@@ -29,12 +29,10 @@ CHAT: Mapping[str, str] = {
 }
 """The demo model's parsers of tool calls and of reasoning: what every dialect can be asked with."""
 
-EVERY = pytest.mark.parametrize(
-    "host",
-    ["server", "rolling", *(pytest.param(kind, marks=pytest.mark.once) for kind in ("async", "dynamic"))],
-    indirect=True,
-)
-"""On each host, those of dynamic batches too."""
+_ASYNC, _DYNAMIC = (pytest.param(kind, marks=[pytest.mark.once, pytest.mark.hosts]) for kind in ("async", "dynamic"))
+STREAMING = pytest.mark.parametrize("host", ["server", "rolling", _ASYNC], indirect=True)
+EVERY = pytest.mark.parametrize("host", ["server", "rolling", _ASYNC, _DYNAMIC], indirect=True)
+"""The hosts of what is marked `contract`: `make test` has the first two, `make test-hosts` the others."""
 
 Key = tuple[str, tuple[tuple[str, str], ...]]
 
