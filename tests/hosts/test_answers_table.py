@@ -62,9 +62,9 @@ def test_every_dialect_has_a_row_with_its_content_types() -> None:
 def test_errors(host: Host) -> None:
     on = "local server" if isinstance(host, Server) else "DJL"
     for dialect, row in table().items():
-        headers = {"X-Amzn-SageMaker-Custom-Attributes": f"dialect={dialect}", "Content-Type": "application/json"}
+        spoken = SPEAKS[dialect]
         bad, torn = (
-            told(httpx.post(f"{host.url}/invocations", content=content, headers=headers, timeout=120))
-            for content in (json.dumps(SPEAKS[dialect].bad).encode(), b"{")
+            told(httpx.post(f"{host.url}/invocations", content=content, headers=spoken.headers, timeout=120))
+            for content in (json.dumps(spoken.bad).encode(), b"{")
         )
         assert (bad, torn) == (row[f"bad value: {on}"], row[f"not JSON: {on}"]), dialect

@@ -153,14 +153,6 @@ def a_stop_sequence(client: Anthropic, told: Told) -> None:
     assert (final.stop_reason, final.stop_sequence, text_of(final)) == ("stop_sequence", " neural", before)
 
 
-@check
-def the_context_ends_it(client: Anthropic, told: Told) -> None:
-    message = client.messages.create(**ask(told, "endless", max_tokens=100_000))
-    assert message.stop_reason == "model_context_window_exceeded"
-    usage = message.usage
-    assert usage.input_tokens + (usage.cache_read_input_tokens or 0) + usage.output_tokens == 2048
-
-
 # --- Streams ---
 
 

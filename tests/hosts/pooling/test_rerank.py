@@ -1,4 +1,4 @@
-"""Ranks, scores and classes: by path on the local server, by `route=` there and in rolling batch behind DJL."""
+"""Ranks, scores and classes on the local server, by path and by `route=`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ...kit.models.scoring import ScoreReference, build_cross_encoder
 from ...kit.pages import blocks_of
 from ...kit.paths import DOCS
 
-pytestmark = [pytest.mark.engine, pytest.mark.djl]
+pytestmark = pytest.mark.engine
 
 QUERY = "what is a panda?"
 DOCUMENTS = ["hi", "a bear of china", "it is not", "the giant panda lives in china.", "0 1 2"]
@@ -31,17 +31,12 @@ def reference(bert: Path) -> ScoreReference:
     return ScoreReference(bert)
 
 
-@pytest.fixture(scope="module", params=["server", "rolling"])
-def host(request: pytest.FixtureRequest, bert: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
-    folder = tmp_path_factory.mktemp(request.param)
+@pytest.fixture(scope="module")
+def host(bert: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
+    folder = tmp_path_factory.mktemp("rerank")
     properties = {"option.task": "text-ranking", "option.max_model_len": "", "option.served_model_name": "tiny"}
-    with running(request.param, model_directory(bert, folder / "model", properties), folder / "log") as host:
+    with running("server", model_directory(bert, folder / "model", properties), folder / "log") as host:
         yield host
-
-
-def kind_of(request: pytest.FixtureRequest) -> str:
-    """Which host the test runs on."""
-    return str(request.node.callspec.params["host"])
 
 
 def post(host: Host, body: object, path: str = "/invocations") -> httpx.Response:
@@ -52,12 +47,12 @@ def order(scores: list[float]) -> list[int]:
     return sorted(range(len(scores)), key=lambda index: -scores[index])
 
 
-def test_the_clients_checks(host: Host, request: pytest.FixtureRequest, reference: ScoreReference) -> None:
+def test_the_clients_checks(host: Host, reference: ScoreReference) -> None:
     """Each by its path, or by its route."""
     scores = [reference.score(QUERY, document) for document in DOCUMENTS]
     logits = [reference.logits(QUERY, document)[0] for document in DOCUMENTS]
     told = {"query": QUERY, "documents": DOCUMENTS, "order": order(scores), "scores": scores, "logits": logits}
-    for way in ("path", "route") if kind_of(request) == "server" else ("route",):
+    for way in ("path", "route"):
         found = run_client("rerank_client.py", host.url, way, told)
         assert len(found) >= 10
         assert {name: fault for name, fault in found.items() if fault} == {}
@@ -76,7 +71,6 @@ def test_by_the_body(host: Host, reference: ScoreReference) -> None:
     assert post(host, {"input": "hi"}).json()["data"][0]["num_classes"] == 1
 
 
-@pytest.mark.parametrize("host", ["server"], indirect=True)
 def test_the_documented_requests(host: Host) -> None:
     """Each body of the page is answered, and with the keys that are shown."""
     blocks = [json.loads(block.text) for block in blocks_of(DOCS / "rerank.md") if block.language == "json"]
