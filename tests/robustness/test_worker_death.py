@@ -32,6 +32,7 @@ from ..kit.hosts.host import (
     engine_process,
     eventually,
     model_directory,
+    with_parrot,
 )
 from ..kit.paths import ENGINE_FAULTS
 
@@ -246,6 +247,9 @@ async def test_a_host_that_is_killed_and_started_again_serves(
         await eventually_gone(everyone)
 
         assert not left_in(temporary)
-    with djl_host(directory, tmp_path / "log2", mode="rolling", temporary=temporary) as again:
+    # Its successor's engine is a parrot.
+    with djl_host(
+        directory, tmp_path / "log2", mode="rolling", temporary=temporary, environment=with_parrot()
+    ) as again:
         async with client(again) as http:
             assert well(await ask(http))

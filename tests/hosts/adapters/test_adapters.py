@@ -10,7 +10,6 @@ import asyncio
 import json
 import os
 import shutil
-import signal
 import textwrap
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -20,8 +19,7 @@ import httpx
 import pytest
 
 from ...kit.djl import hosting
-from ...kit.faults.kills import end
-from ...kit.hosts.host import engine_process, eventually, running
+from ...kit.hosts.host import running
 from ...kit.models.adapted import BASE, Adapted, adapted, adapted_directory
 from .served import MOST, Served, completion, lmi, streamed_text, text_of
 
@@ -277,24 +275,3 @@ async def test_other_weights_by_the_same_name(served: Served) -> None:
         served.agreed(await served.remove("name"), "Adapter name unregistered")
     assert texts[FIRST] != texts[SECOND]
     assert await served.text("", prompt) not in texts.values()
-
-
-@pytest.mark.parametrize("served", ["rolling"], indirect=True)
-async def test_the_engine_is_killed_in_between(served: Served) -> None:
-    """What was in the folder and what was registered is there again."""
-    served.agreed(await served.add(FIRST, served.adapted.folders[FIRST]), f"Adapter {FIRST} registered")
-    served.agreed(await served.add(SECOND, served.adapted.folders[SECOND]), f"Adapter {SECOND} registered")
-    served.agreed(await served.remove(SECOND), f"Adapter {SECOND} unregistered")
-    worker, engine = served.host.worker_pid, engine_process(served.host)
-    end(engine, signal.SIGKILL)
-
-    async def back() -> bool:
-        await asyncio.sleep(0.2)
-        return (await served.post(lmi("x"))).status_code == 200
-
-    await eventually(back, 120)
-    for name in (FIRST, "all"):
-        assert await served.text(name, served.known(name).prompt) == served.known(name).text
-    assert "is not registered" in await served.error(SECOND)
-    assert (served.host.worker_pid, engine_process(served.host).pid != engine.pid) == (worker, True)
-    served.agreed(await served.remove(FIRST), f"Adapter {FIRST} unregistered")
