@@ -153,13 +153,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     order: dict[pytest.Item, tuple[bool, bool, int]] = {}
     for item in items:
         folder = _place(item.path).partition("/")[0]
-        engine = item.get_closest_marker("engine") is not None
+        marks = {mark.name for mark in item.iter_markers()}
+        engine = "engine" in marks
         if folder == "agents":
             item.add_marker(pytest.mark.agents)
-        mark = "slow" if folder in TOOLS else RUN_BY.get(folder)
-        if (engine or folder in TOOLS) and mark and not any(map(item.get_closest_marker, ("contract", "slow"))):
-            item.add_marker(mark)
-        if folder in UNITS and not any(map(item.get_closest_marker, NO_UNIT)):
+        by_folder = "slow" if folder in TOOLS else RUN_BY.get(folder)
+        if (engine or folder in TOOLS) and by_folder and marks.isdisjoint(("contract", "slow")):
+            item.add_marker(by_folder)
+        if folder in UNITS and marks.isdisjoint(NO_UNIT):
             item.add_marker(pytest.mark.unit)
         group = _group(item)
         item.add_marker(pytest.mark.xdist_group(group))
