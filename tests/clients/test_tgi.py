@@ -166,8 +166,9 @@ def test_text_generation_best_of(client: InferenceClient) -> None:
 
 
 def test_the_client_raises_its_own_class(client: InferenceClient) -> None:
-    for parameters, named in [({"temperature": -1.0}, "temperature"), ({"max_new_tokens": 10_000}, "max_new_tokens")]:
+    wrong: list[tuple[dict[str, Any], str]] = [({"temperature": -1.0}, "temperature"), ({"best_of": 2}, "best_of")]
+    for parameters, name in wrong:
         for stream in (True, False):
-            with pytest.raises(TextGenerationError, match=f"^Input validation error: parameters.{named}: ") as caught:
+            with pytest.raises(TextGenerationError, match=rf"^Input validation error: parameters\.{name}: ") as caught:
                 client.text_generation("Hello", stream=stream, **parameters)
             assert isinstance(caught.value, ValidationError)

@@ -49,7 +49,11 @@ WAYS = ((CORE, signal.SIGKILL), ("the engine's process", signal.SIGSEGV), (CORE,
 Mortal = tuple[str, Host]
 
 
-MOMENTS = {"server": ("idle", "prefill"), "rolling": ("idle", "stream"), "async": ("prefill", "stream")}
+MOMENTS: dict[str, tuple[str, ...]] = {
+    "server": ("idle", "prefill"),
+    "rolling": ("idle", "stream"),
+    "async": ("prefill", "stream"),
+}
 if ROUNDS > 1:
     MOMENTS = dict.fromkeys(MOMENTS, ("idle", "prefill", "stream"))
 
