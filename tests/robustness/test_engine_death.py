@@ -58,7 +58,10 @@ if ROUNDS > 1:
     MOMENTS = dict.fromkeys(MOMENTS, ("idle", "prefill", "stream"))
 
 
-@pytest.fixture(scope="module")
+BEHIND_DJL = [pytest.param(kind, marks=pytest.mark.once) for kind in ("rolling", "async")]
+
+
+@pytest.fixture(scope="module", params=["server", *BEHIND_DJL])
 def mortal(
     request: pytest.FixtureRequest, demo_model: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Mortal]:
@@ -69,19 +72,12 @@ def mortal(
         yield kind, host
 
 
-@pytest.mark.timeout(300 * ROUNDS)
-@pytest.mark.parametrize(
-    ("mortal", "moment"),
-    [
-        pytest.param(kind, moment, marks=[] if kind == "server" else pytest.mark.once)
-        for kind, moments in MOMENTS.items()
-        for moment in moments
-    ],
-    indirect=["mortal"],
-)
-async def test_killing_the_engine(mortal: Mortal, moment: str) -> None:
-    for number in range(ROUNDS):
-        await one_death(*mortal, moment, *WAYS[number % len(WAYS)])
+@pytest.mark.timeout(900 * ROUNDS)
+async def test_killing_the_engine(mortal: Mortal) -> None:
+    kind, host = mortal
+    for moment in MOMENTS[kind]:
+        for number in range(ROUNDS):
+            await one_death(kind, host, moment, *WAYS[number % len(WAYS)])
 
 
 async def one_death(kind: str, host: Host, moment: str, victim: str, how: signal.Signals) -> None:
