@@ -92,6 +92,11 @@ def test_text_generation(chat_server: Host) -> None:
     assert "max_new_tokens" in seen["errors"]["message"]
 
 
+def test_azure_ai_inference(chat_server: Host) -> None:
+    """Azure's own client; what it makes of the answers is asserted in the script."""
+    run_client("azure_client.py", chat_server.url)
+
+
 def test_httpx_sse(chat_server: Host) -> None:
     """The minimal chat document, Actual SSE Streaming Response Format."""
     request = {"model": "any", "messages": [{"role": "user", "content": UNICODE.prompt}], "temperature": 0}

@@ -11,6 +11,7 @@ from typing import Any
 
 from lmi.model.options import Settings
 from lmi.model.vllm.engine import VllmEngine
+from tests.microbench.standin import client_is
 
 __all__ = ["Client", "engine_spoken_for"]
 
@@ -51,15 +52,8 @@ class Client:
 
 def engine_spoken_for(settings: Settings) -> tuple[VllmEngine, Client]:
     """A backend that has begun, and what stands for its core's client. On a running event loop."""
-    from vllm.v1.engine import core_client
-
     client = Client()
-    clients: Any = core_client.EngineCoreClient
-    real = clients.make_async_mp_client
-    clients.make_async_mp_client = staticmethod(lambda executor_class, **_: client)
-    try:
+    with client_is(client):
         engine = VllmEngine(settings)
-    finally:
-        clients.make_async_mp_client = staticmethod(real)
     engine._core.tasks = ("generate",)
     return engine, client
