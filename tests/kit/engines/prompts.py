@@ -81,7 +81,7 @@ class Prompts:
 
 
 @cache
-def _rendering(folder: str, **model: str) -> tuple[Any, Any]:
+def _rendering(folder: str, **model: Any) -> tuple[Any, Any]:
     """vLLM's configuration for a model, and its renderer, which tests share."""
     from vllm import EngineArgs
 
