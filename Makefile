@@ -308,8 +308,11 @@ scale: $(MAIN) $(DEMO)/serving.properties
 
 # With --device cpu also on the newest vLLM, whose CPU build can do more.
 gpu-check: export HF_HUB_OFFLINE := 1
+gpu-check: export LMI_REQUIRE := java
 gpu-check: $(MAIN) $(if $(findstring --device cpu,$(ARGS)),$(NEWEST)) $(DEMO)/serving.properties
-	@.venv/bin/python -m tests.gpu_check --demo $(DEMO) -o $(CACHE)/gpu-check $(ARGS)
+	@.venv/bin/python -m pytest -p tests.gpu_check.report -p no:cacheprovider --timeout=3600 tests/gpu_check/steps.py tests/contract \
+		tests/robustness/test_hostile.py::test_hostile_requests_harm_nobody \
+		tests/robustness/test_hostile.py::test_hostile_requests_harm_nobody_behind_djl $(ARGS)
 
 # Files that pytest does not collect unless they are named.
 microbench: $(MAIN) $(DEMO)/serving.properties

@@ -7,9 +7,7 @@ not. A context that is full is told to the user: what makes room (`compaction`) 
 from __future__ import annotations
 
 import base64
-import itertools
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +18,7 @@ from ..kit.agents.documented import example
 from ..kit.agents.programs import mcp_server, node_modules, python_of, run
 from ..kit.models.pictures import png
 from ..kit.paths import AGENT_SCRIPTS
-from ..kit.played.scripts import Heard, Stage, call, thinking
+from ..kit.played.scripts import Heard, Stage, call, grown, thinking
 from .conftest import Served
 
 SEVERAL = "\n".join([call("read", file="b"), call("fail"), call("look"), call("none")])
@@ -97,12 +95,6 @@ def runner(request: pytest.FixtureRequest, served: Served, tmp_path_factory: pyt
     return Runner(language, served.stage, json.loads(run([*program, *given], folder / "home").well().out))
 
 
-def grown(heard: Sequence[Heard], count: int) -> None:
-    """Each of the first prompts goes on after what was said to the one before it."""
-    for earlier, later in itertools.pairwise(heard[:count]):
-        assert later.prompt.startswith(earlier.prompt + earlier.said)
-
-
 @pytest.mark.parametrize("loop", ["streamed", "whole"])
 def test_tools(runner: Runner, loop: str) -> None:
     assert runner.blocks(loop, "thinking", "thinking") == ["First.", "Then.", "Well."]
@@ -123,7 +115,7 @@ def test_a_server_of_mcp(runner: Runner) -> None:
     assert runner.blocks("mcp", "text", "text") == ["7 apples."]
     heard = runner.heard("mcp")
     assert len(heard) == 3
-    grown(heard, 2)
+    grown(heard[:2], 2)
     assert "Buy 7 apples." in heard[1].last
     assert "Error: There is no note 2." in heard[1].last
     assert heard[2].prompt.count("<|image_pad|>") == 4
@@ -132,7 +124,6 @@ def test_a_server_of_mcp(runner: Runner) -> None:
 def test_a_tool_that_comes_late(runner: Runner) -> None:
     assert runner.blocks("late", "text", "text") == ["here at last"]
     heard = runner.heard("late")
-    assert len(heard) == 3
     grown(heard, 3)
     assert "Comes late." not in heard[0].prompt
     assert 'These tools can be called from now on:\n<functions>\n<function>{"name":"late"' in heard[1].prompt
@@ -142,7 +133,6 @@ def test_a_tool_that_comes_late(runner: Runner) -> None:
 def test_a_conversation_that_goes_on(runner: Runner) -> None:
     assert runner.blocks("on", "text", "text") == ["It says 42.", "And 43."]
     heard = runner.heard("on")
-    assert len(heard) == 4
     grown(heard, 4)
 
 

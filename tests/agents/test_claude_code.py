@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,7 +12,7 @@ import pytest
 from ..kit.agents.documented import example
 from ..kit.agents.programs import mcp_server, node_modules, run
 from ..kit.models.pictures import png
-from ..kit.played.scripts import Heard, call, thinking
+from ..kit.played.scripts import call, grown, thinking
 from .conftest import Served
 
 BINARY = "@anthropic-ai/claude-code-linux-x64/claude"
@@ -53,14 +52,6 @@ def result(events: Sequence[dict[str, Any]]) -> str:
     assert last["subtype"] == "success"
     assert not last["is_error"]
     return str(last["result"])
-
-
-def grown(heard: Sequence[Heard], count: int) -> Sequence[Heard]:
-    """The prompts, each of which goes on after what was said to the one before it."""
-    assert len(heard) == count
-    for earlier, later in itertools.pairwise(heard):
-        assert later.prompt.startswith(earlier.prompt + earlier.said)
-    return heard
 
 
 @pytest.fixture

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from ..kit.agents.documented import example
 from ..kit.agents.model import EDGE
 from ..kit.agents.programs import Ran, mcp_server, node_modules, run
 from ..kit.models.pictures import png
-from ..kit.played.scripts import Heard, call, thinking
+from ..kit.played.scripts import call, grown, thinking
 from .conftest import Served
 
 BINARY = "@openai/codex-linux-x64/vendor/x86_64-unknown-linux-musl/bin/codex"
@@ -94,14 +93,6 @@ def said(ran: Ran) -> str:
     """The last thing that the user reads."""
     text: str = items(ran, "agent_message")[-1]["text"]
     return text.strip()
-
-
-def grown(heard: list[Heard], number: int) -> list[Heard]:
-    """Themselves, so many; each of the prompts goes on after what was said to the one before."""
-    assert len(heard) == number
-    for before, after in pairwise(heard):
-        assert after.prompt.startswith(before.prompt + before.said)
-    return heard
 
 
 def shell(command: str, **arguments: Any) -> str:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Mapping
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ import pytest
 from ..kit.agents.documented import example
 from ..kit.agents.programs import Ran, mcp_server, node_modules, run
 from ..kit.models.pictures import png
-from ..kit.played.scripts import Heard, call, thinking
+from ..kit.played.scripts import Heard, call, grown, thinking
 from .conftest import Served
 
 OFFLINE = {f"OPENCODE_DISABLE_{what}": "1" for what in ("MODELS_FETCH", "AUTOUPDATE", "LSP_DOWNLOAD")}
@@ -71,11 +70,6 @@ class Asked:
         """What became of each call, in the order of their ends."""
         return [event["part"]["state"] for event in self.events if event["type"] == "tool_use"]
 
-    def grown(self, prompts: int) -> bool:
-        """Whether there were so many prompts, each the one before and what was said to it, and more."""
-        assert len(self.heard) == prompts
-        return all(later.prompt.startswith(one.prompt + one.said) for one, later in pairwise(self.heard))
-
 
 @pytest.fixture(scope="module")
 def opencode(served: Served, tmp_path_factory: pytest.TempPathFactory) -> Opencode:
@@ -90,7 +84,7 @@ def test_a_tool_and_the_conversation_taken_up_again(opencode: Opencode) -> None:
     asked.ran.well()
     assert (asked.texts("reasoning"), asked.texts()) == (["A file.", "I see."], ["42."])
     assert [state["status"] for state in asked.states] == ["completed"]
-    assert asked.grown(2)
+    grown(asked.heard, 2)
     assert "1: 42" in asked.heard[-1].last
 
     session = ("--session", asked.events[0]["sessionID"], "--file", "picture.png")
@@ -110,7 +104,7 @@ def test_several_calls_at_once(opencode: Opencode) -> None:
     asked.ran.well()
     assert asked.texts() == ["Both.", "42 and 43."]
     assert sorted(state["status"] for state in asked.states) == ["completed"] * 2
-    assert asked.grown(2)
+    grown(asked.heard, 2)
     read, _, shown = asked.heard[-1].last.partition("</tool_response>")
     assert "1: 42" in read
     assert shown == "\n<tool_response>\n43\n\n</tool_response>"
@@ -137,7 +131,7 @@ def test_tools_that_fail_and_files_that_change(opencode: Opencode) -> None:
         assert words in text
     # A call of a tool that is not there it writes anew, as one of a tool `invalid`.
     last = asked.heard.pop()
-    assert asked.grown(5)
+    grown(asked.heard, 5)
     assert last.prompt.startswith(asked.heard[-1].prompt)
 
 
@@ -155,7 +149,7 @@ def test_a_picture_and_mcp(opencode: Opencode) -> None:
     asked.ran.well()
     assert asked.texts() == ["It snows."]
     assert [state["status"] for state in asked.states] == ["completed", "error", "completed", "completed"]
-    assert asked.grown(5)
+    grown(asked.heard, 5)
     given = [one.last for one in asked.heard[1:]]
     for text, words in zip(given, ("It snows in Bern.", "There is no city Rome.", IMAGE, IMAGE), strict=True):
         assert words in text

@@ -19,7 +19,7 @@ import pytest
 from ..kit.agents.documented import example
 from ..kit.agents.model import CONTEXT
 from ..kit.agents.programs import mcp_server, python_of, run
-from ..kit.clients.bridge import Bridge, serving
+from ..kit.clients.bridge import Bridge, found_by, serving
 from ..kit.models.pictures import png
 from ..kit.paths import AGENT_SCRIPTS
 from ..kit.played.scripts import Stage, call, thinking
@@ -27,13 +27,6 @@ from .conftest import Served
 
 PROVIDERS = {"sagemaker": 1, "openai": 2, "anthropic": 3}
 """Which of the page's examples makes the model."""
-AWS = {
-    "AWS_ACCESS_KEY_ID": "none",
-    "AWS_SECRET_ACCESS_KEY": "none",
-    "AWS_REGION": "us-east-1",
-    "AWS_EC2_METADATA_DISABLED": "true",
-    "AWS_MAX_ATTEMPTS": "1",
-}
 
 
 @dataclass(frozen=True)
@@ -65,7 +58,7 @@ class Strands:
             yield {}
             return
         with serving(Bridge(self.served.url, seed=3).app) as url:
-            yield {**AWS, "AWS_ENDPOINT_URL_SAGEMAKER_RUNTIME": url}
+            yield found_by(url)
 
 
 @pytest.fixture(params=PROVIDERS)

@@ -21,8 +21,7 @@ from lmi.model.log_filters import configure
 from ..kit.djl import hosting
 from ..kit.hosts.host import model_directory
 from ..kit.models.adapted import ADAPTERS, adapted_directory, write
-from .arguments import add_arguments
-from .run import bench
+from .run import OURS, bench
 
 ROOM = {
     # Of sequences in the engine and of requests that Java lets in: as many as the bench has connections.
@@ -50,13 +49,51 @@ def _everything(arguments: argparse.Namespace, folder: Path) -> None:
     arguments.idle = arguments.idle or 20.0
 
 
+def _add_arguments(command: argparse.ArgumentParser) -> None:
+    command.add_argument("model_dir", type=Path, nargs="?", help="what the engine and server layers serve")
+    command.add_argument("--layers", default=",".join(OURS), help="of engine, server; default: both")
+    command.add_argument(
+        "--host",
+        action="append",
+        default=[],
+        metavar="NAME=COMMAND",
+        help="a further layer: a command that starts a server, prints its http:// URL and ends with its standard input",
+    )
+    command.add_argument("--url", action="append", default=[], metavar="[NAME=]URL", help="a server that runs already")
+    command.add_argument("--dialect", choices=("lmi", "openai"), help="only the workloads of one dialect")
+    command.add_argument(
+        "--workload",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="only this one, by its name in the tables; again for more",
+    )
+    command.add_argument(
+        "--adapters",
+        default="",
+        metavar="NAME,NAME",
+        help="adapters of the model directory that requests name in turn, with --set enable_lora=true; of the demo "
+        "model they are made",
+    )
+    command.add_argument("--connections", default="1,16,64,256")
+    command.add_argument("--tokens", type=int, default=100, help="tokens of every answer")
+    command.add_argument("--rounds", type=int, default=3, help="requests of each connection")
+    command.add_argument("--repeat", type=int, default=3, help="runs of everything; the tables show medians")
+    command.add_argument("--together", action="store_true", help="start all layers at once and let them take turns")
+    command.add_argument(
+        "--idle", type=float, default=0.0, metavar="SECONDS", help="afterwards measure what idle processes cost"
+    )
+    command.add_argument("-o", "--output", type=Path, help="writes OUTPUT.json")
+    command.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="override an option.*")
+
+
 def main(given: Sequence[str] | None = None) -> None:
     """Runs the bench; an error is one line on standard error and exit status 1."""
     configure(own_process=True)
     parser = argparse.ArgumentParser(
         prog="make bench", description="Measures throughput and latency from the engine alone to the client."
     )
-    add_arguments(parser)
+    _add_arguments(parser)
     parser.add_argument("--demo", type=Path, help="the demo model, for all layers where nothing else is named")
     arguments = parser.parse_args(given)
     if arguments.demo and not arguments.model_dir and set(filter(None, arguments.adapters.split(","))) - set(ADAPTERS):

@@ -49,13 +49,11 @@ class Layer(Protocol):
 
 
 class UrlLayer:
-    """Whatever answers at a URL; what its processes cost is not known. `model` is for servers that must be told."""
+    """Whatever answers at a URL; what its processes cost is not known."""
 
-    def __init__(self, name: str, url: str, headers: dict[str, str] | None = None, model: str | None = None) -> None:
+    def __init__(self, name: str, url: str) -> None:
         self.name = name
         self.url = url
-        self._headers = headers or {}
-        self._model = model
 
     @property
     def process_id(self) -> int | None:
@@ -67,10 +65,9 @@ class UrlLayer:
 
     def run(self, workload: Workload, prompts: Sequence[str], tokens: int, connections: int) -> Measured:
         """Posts the workload's bodies over so many connections."""
-        named = {"model": self._model} if self._model and workload.dialect == "openai" else {}
-        bodies = [workload.request(number, prompt, tokens) | named for number, prompt in enumerate(prompts)]
+        bodies = [workload.request(number, prompt, tokens) for number, prompt in enumerate(prompts)]
         with self.cpu() as cpu:
-            load = run_load(self.url, bodies, connections, self._headers)
+            load = run_load(self.url, bodies, connections)
         cpu[GENERATOR] = load.cpu
         refused = next((answer for answer in load.answers if answer.status != 200), None)
         if refused is not None:

@@ -12,7 +12,6 @@ import json
 import re
 import selectors
 import socket
-import ssl
 import time
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
@@ -84,48 +83,29 @@ class Load:
     """CPU seconds of the generator."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Target:
-    """Where requests go."""
-
-    host: str
-    port: int
-    tls: ssl.SSLContext | None
-
-    def connect(self) -> socket.socket:
-        plain = socket.create_connection((self.host, self.port), timeout=SILENCE)
-        plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        return plain if self.tls is None else self.tls.wrap_socket(plain, server_hostname=self.host)
-
-
 class _Connection:
     """One keep-alive connection."""
 
-    __slots__ = ("_answer", "_closes", "_head", "_missing", "_tail", "_target", "_waiting", "done", "socket")
+    __slots__ = ("_answer", "_head", "_missing", "_tail", "_waiting", "done", "socket")
 
-    def __init__(self, target: _Target, waiting: Iterator[tuple[int, bytes]], done: list[Answered]) -> None:
-        self.socket = target.connect()
+    def __init__(self, target: tuple[str, int], waiting: Iterator[tuple[int, bytes]], done: list[Answered]) -> None:
+        self.socket = socket.create_connection(target, timeout=SILENCE)
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.done = done
-        self._target = target
         self._waiting = waiting
         self._answer: Answered
         self._head = b""
-        self._closes = False
         self._missing: int | None = None
         """Bytes of the body that are still to come; None until its length is known, or where it comes in chunks."""
         self._tail: bytes | None = None
         """The last bytes of a body that comes in chunks."""
 
     def send(self) -> bool:
-        """Sends the next request, over a new connection where the server ends the old one; False if there is none."""
+        """Sends the next request; False if there is none."""
         taken = next(self._waiting, None)
         if taken is None:
             return False
         number, request = taken
-        if self._closes:
-            self.socket.close()
-            self.socket = self._target.connect()
-            self._closes = False
         self._head, self._missing, self._tail = b"", None, None
         self._answer = Answered(number, time.perf_counter())
         self.socket.sendall(request)
@@ -135,7 +115,7 @@ class _Connection:
         """Takes what has come; True if it completes the answer."""
         data = self.socket.recv(1 << 16)
         if not data:
-            return self._ended()
+            raise ConnectionError("the connection was closed in the middle of an answer")
         self._answer.arrivals.append((time.perf_counter(), data))
         if self._tail is not None:
             self._tail = (self._tail + data)[-len(LAST_CHUNK) :]
@@ -153,34 +133,26 @@ class _Connection:
         return False
 
     def _read_head(self, head: bytes, body: bytes) -> None:
-        self._closes = b"\r\nconnection: close" in head
         if b"\r\ntransfer-encoding: chunked" in head:
             # An empty body is nothing but the last chunk: the head's own line break stands before it.
             self._tail = (b"\r\n" + body)[-len(LAST_CHUNK) :]
         elif length := re.search(rb"\r\ncontent-length: *(\d+)", head):
             self._missing = int(length[1]) - len(body)
         else:
-            # The body goes on until the connection ends.
-            self._closes, self._missing = True, -1
-
-    def _ended(self) -> bool:
-        if self._missing is not None and self._missing < 0:
-            self.done.append(self._answer)
-            return True
-        raise ConnectionError("the connection was closed in the middle of an answer")
+            raise ConnectionError(f"an answer whose end nothing tells: {head[:300].decode(errors='replace')}")
 
     def close(self) -> None:
         self.socket.close()
 
 
-def run_load(url: str, bodies: Sequence[object], connections: int, headers: dict[str, str] | None = None) -> Load:
+def run_load(url: str, bodies: Sequence[object], connections: int) -> Load:
     """Posts `bodies` to `url` as JSON over so many connections and returns when all are answered.
 
     All of them are open before the first request is sent. Raises OptionError for a URL that cannot be meant, and for
     more connections than this process may have; OSError for a server that closes a connection or hangs.
     """
     make_room(connections)
-    target, requests = _prepare(url, bodies, headers or {})
+    target, requests = _prepare(url, bodies)
     waiting = iter(enumerate(requests))
     done: list[Answered] = []
     gc.collect()
@@ -210,24 +182,17 @@ def _serve(selector: selectors.BaseSelector) -> None:
             raise TimeoutError(f"the server has sent nothing for {SILENCE:.0f} s")
         for key, _ in events:
             connection: _Connection = key.data
-            complete = connection.receive()
-            while not complete and isinstance(connection.socket, ssl.SSLSocket) and connection.socket.pending():
-                complete = connection.receive()
-            if not complete:
-                continue
-            selector.unregister(key.fileobj)
-            if connection.send():
-                selector.register(connection.socket, selectors.EVENT_READ, connection)
+            if connection.receive() and not connection.send():
+                selector.unregister(key.fileobj)
 
 
-def _prepare(url: str, bodies: Sequence[object], headers: dict[str, str]) -> tuple[_Target, list[bytes]]:
+def _prepare(url: str, bodies: Sequence[object]) -> tuple[tuple[str, int], list[bytes]]:
+    """Where they go, and the requests."""
     parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or parts.hostname is None:
-        raise OptionError(f"--url: expected a URL that begins with http:// or https://, got {url}", "url")
-    tls = ssl.create_default_context() if parts.scheme == "https" else None
-    target = _Target(parts.hostname, parts.port or (443 if tls else 80), tls)
+    if parts.scheme != "http" or parts.hostname is None:
+        raise OptionError(f"--url: expected a URL that begins with http://, got {url}", "url")
     path = (parts.path or "/invocations") + (f"?{parts.query}" if parts.query else "")
-    lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
-    fixed = f"POST {path} HTTP/1.1\r\nHost: {parts.netloc}\r\nContent-Type: application/json\r\n{lines}Content-Length: "
+    fixed = f"POST {path} HTTP/1.1\r\nHost: {parts.netloc}\r\nContent-Type: application/json\r\nContent-Length: "
     encoded = [json.dumps(body).encode() for body in bodies]
-    return target, [fixed.encode() + str(len(body)).encode() + b"\r\n\r\n" + body for body in encoded]
+    requests = [fixed.encode() + str(len(body)).encode() + b"\r\n\r\n" + body for body in encoded]
+    return (parts.hostname, parts.port or 80), requests

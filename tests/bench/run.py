@@ -24,7 +24,6 @@ from pathlib import Path
 from lmi.model.errors import OptionError
 from lmi.model.options import load_settings
 
-from .arguments import OURS
 from .cpu import OTHERS
 from .engines import FloorLayer
 from .layers import CommandLayer, Layer, UrlLayer
@@ -32,8 +31,10 @@ from .report import idle_table, notes, table, write_json
 from .turns import Turns
 from .work import WORKLOADS, Figures
 
-__all__ = ["bench"]
+__all__ = ["OURS", "bench", "serve_command"]
 
+OURS = ("engine", "server")
+"""Layers that need no command and no URL."""
 SERVER = "local server"
 
 
@@ -89,11 +90,6 @@ def _bench(arguments: argparse.Namespace, overrides: dict[str, str]) -> None:
         raise OptionError(f"{lost:,} tokens were lost")
 
 
-def _named(given: str) -> tuple[str, str]:
-    name, _, command = given.partition("=")
-    return name, command
-
-
 def _report(runs: Sequence[Figures], idle: dict[str, dict[str, float]], arguments: argparse.Namespace) -> None:
     print(table(runs))
     if idle:
@@ -146,16 +142,13 @@ def _layers(arguments: argparse.Namespace, overrides: dict[str, str], folder: Pa
             yield FloorLayer(settings, folder / "engine.log")
         if "server" in wanted:
             yield CommandLayer(SERVER, serve_command(arguments.model_dir, overrides), folder / "server.log")
-    headers = {name.strip(): value.strip() for name, _, value in (one.partition(":") for one in arguments.header)}
-    if not all(headers.values()):
-        raise OptionError(f"--header: expected NAME: VALUE, got {', '.join(arguments.header)}", "header")
     for number, given in enumerate(arguments.host):
-        name, command = _named(given)
+        name, _, command = given.partition("=")
         yield CommandLayer(name, command, folder / f"host-{number}.log")
     for given in arguments.url:
         name, separator, url = given.partition("=http")
         name, url = (name, "http" + url) if separator else (given, given)
-        yield UrlLayer(name, url, headers, arguments.model)
+        yield UrlLayer(name, url)
 
 
 def serve_command(model_dir: Path, overrides: dict[str, str]) -> list[str]:

@@ -164,7 +164,7 @@ class Storm:
             return
         case = self._free.pop(rng.randrange(len(self._free)))
         got = await wire.ask(case.request, manner)
-        result, said = self._judge(case, got)
+        result, said = self.judge(case, got)
         shown = "slow" if manner.slow else "ask" if manner.leave is None else "leave"
         self.outcomes.append(Outcome(client, shown, case.kind, result, got, said))
         got.body = got.body if result == "wrong" else b""
@@ -174,7 +174,8 @@ class Storm:
             # As clients do: not again at once.
             await asyncio.sleep(rng.uniform(0.2, 1.0))
 
-    def _judge(self, case: Case, got: Got) -> tuple[Result, str]:
+    def judge(self, case: Case, got: Got) -> tuple[Result, str]:
+        """What became of a case's request, and the error or what is wrong."""
         strange = set(MARK.findall(got.body.decode(errors="replace"))) - {case.mark}
         if strange:
             return "wrong", f"{case.mark} got the marks {sorted(strange)}"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from ..kit.api.dialects import GENERATING
@@ -34,7 +32,7 @@ def stream(mark: str, *, ids: tuple[int, int] = (1, 2), end: bool = True) -> byt
 
 def judged(body: bytes, status: int = 200, end: End = "whole") -> tuple[Result, str]:
     made = storm()
-    return made._judge(made.cases[0], Got(0.0, 1.0, status, {}, body, end))
+    return made.judge(made.cases[0], Got(0.0, 1.0, status, {}, body, end))
 
 
 MINE = pool(1, "server")[0].mark
@@ -144,16 +142,3 @@ def test_threads_that_lock_each_other_out() -> None:
     # Another worker's; or one that only waits until the connection is closed.
     assert not locked_out(LOCKED.replace("e7356d90", "e7000000", 1))
     assert not locked_out(LOCKED.partition("\n\n")[2])
-
-
-@pytest.mark.parametrize("host", ["server", "rolling"])
-def test_cases(host: str) -> None:
-    """Each has a mark of its own, which its request holds, and all kinds are there."""
-    cases = pool(100, host)
-    assert len({case.mark for case in cases}) == 100
-    assert {case.kind for case in cases} == set(KINDS)
-    for case in cases:
-        head, _, body = case.request.partition(b"\r\n\r\n")
-        assert f"Content-Length: {len(body)}".encode() in head
-        assert case.mark in json.dumps(json.loads(body))
-    assert pool(100, host) == cases

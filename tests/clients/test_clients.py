@@ -8,41 +8,16 @@ from typing import Any
 
 import pytest
 
-from ..demo.model import QUESTIONS, Question, question
+from ..demo.model import Question, question
 from ..kit.clients.bridge import Bridge, serving
 from ..kit.clients.scripts import OURS, run_client, theirs
 from ..kit.hosts.host import Host
-from ..kit.paths import CLIENT_SCRIPTS
 
 pytestmark = pytest.mark.engine
 
 CALLING = question("parallel_tool_calls")
 PLAIN = question("plain")
 UNICODE = question("unicode")
-
-HERE = {
-    "azure_client.py",
-    "huggingface_chat.py",
-    "langchain_chat.py",
-    "litellm_chat.py",
-    "litellm_sagemaker.py",
-    "sse_reader.py",
-    "tgi_client.py",
-}
-"""The scripts that tests of this file run."""
-ELSEWHERE = {
-    "anthropic_client.py",
-    "checks.py",
-    "openapi_fuzz.py",
-    "rerank_client.py",
-    "responses_client.py",
-    "tokens_client.py",
-}
-"""test_hostile.py's, and what scripts share."""
-
-
-def test_no_script_is_forgotten() -> None:
-    assert {path.name for path in CLIENT_SCRIPTS.glob("*.py")} == HERE | ELSEWHERE
 
 
 def calls_of(asked: Question) -> list[dict[str, Any]]:
@@ -119,12 +94,7 @@ def test_text_generation(chat_server: Host) -> None:
 
 def test_azure_ai_inference(chat_server: Host) -> None:
     """Azure's own client; what it makes of the answers is asserted in the script."""
-    seen = run_client("azure_client.py", chat_server.url)
-    assert seen["whole"]["model"] == "demo"
-    assert seen["whole"]["content"] in {one.answer for one in QUESTIONS}
-    assert seen["streamed"]["updates"] > 10
-    assert (seen["temperature"]["status"], seen["temperature"]["detail"]["loc"]) == (422, ["temperature"])
-    assert "without_the_key" not in seen
+    run_client("azure_client.py", chat_server.url)
 
 
 def test_httpx_sse(chat_server: Host) -> None:

@@ -189,25 +189,6 @@ def test_arguments_fit_the_schema_where_a_client_wants_it(
     assert hermes.guided_to(dialect, body, text(OTHERS)) is not enforced
 
 
-@pytest.mark.parametrize("kind", ["auto", "required", "named"])
-@pytest.mark.parametrize("strict", [None, True, False])
-def test_a_template_gets_the_tools_of_the_request(hermes: SaidEngine, kind: str, strict: bool | None) -> None:
-    """As vLLM's server gives them to it, forced or not: before anything is made of them for a guide."""
-    from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest
-
-    schema = {**SCHEMA, "properties": {"code": {"$ref": "#/$defs/code"}}, "$defs": {"code": {"type": "string"}}}
-    known = CALLING["openai"]
-    body = known.body(kind, [known.tool("run", schema, **({} if strict is None else {"strict": strict}))], "run")
-    tools = ChatCompletionRequest(**body).tools
-    assert tools
-    made = hermes.tokenizer.apply_chat_template(
-        body["messages"], tools=[tool.model_dump() for tool in tools], add_generation_prompt=True, tokenize=False
-    )
-    assert "$defs" in made
-    assert ("strict" in made) is (strict is not None)
-    assert hermes.prompt("openai", body) == made
-
-
 @pytest.mark.parametrize("kind", ["required", "named"])
 @pytest.mark.parametrize("schema", [None, {}])
 def test_a_forced_call_of_a_function_without_a_schema_has_an_object(

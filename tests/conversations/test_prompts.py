@@ -192,6 +192,9 @@ BETTER: dict[str, tuple[str, Messages, Messages]] = {
 }
 """By what it is: why, the conversation, and that of which vLLM's server makes our prompt."""
 
+REFERS = {
+    "type": "object", "properties": {"what": {"$ref": "#/$defs/what"}}, "$defs": {"what": {"type": "string"}},
+}  # fmt: skip
 TOOLS = [
     {
         "type": "function",
@@ -202,7 +205,7 @@ TOOLS = [
         },
     },
     {"type": "function", "function": {"name": "time"}},
-    {"type": "function", "function": {"name": "find", "strict": True, "parameters": {"type": "object"}}},
+    {"type": "function", "function": {"name": "find", "strict": True, "parameters": REFERS}},
 ]
 NAMED = {"type": "function", "function": {"name": "weather"}}
 ON = {"enable_thinking": True, "thinking": True}

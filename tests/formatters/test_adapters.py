@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 import pytest
@@ -12,7 +12,8 @@ import pytest
 from lmi.formatters import NO_ADAPTERS, NotReadyError, ParsedRequest, Request, Response, Route, receive
 
 from ..kit.answers.events import end, feed
-from ..kit.api.dialects import DIALECTS, Dialect, named
+from ..kit.answers.forms import FORMS
+from ..kit.api.dialects import DIALECTS, named
 from ..kit.api.errors import AdapterError, LmiError, ModelNotFoundError
 from ..kit.api.handler import Workers, attributes_of, dialect_of
 from ..kit.api.options import typed_settings
@@ -21,8 +22,6 @@ from ..kit.rows import each_row
 
 HEADER = "X-Amzn-SageMaker-Adapter-Identifier"
 ATTRIBUTES = "X-Amzn-SageMaker-Custom-Attributes"
-USER = [{"role": "user", "content": "Hi"}]
-AZURE = {"api-version": "2024-05-01-preview"}
 
 
 @dataclass
@@ -50,37 +49,12 @@ class Names:
                 raise ModelNotFoundError(f"adapters: adapter {name!r} is not registered", "adapters")
 
 
-@dataclass
-class Form:
-    """A request in a dialect, without an adapter."""
-
-    body: dict[str, Any]
-    path: str = "/invocations"
-    query: dict[str, str] = field(default_factory=dict[str, str])
-    dialect: str = ""
-    options: dict[str, Any] = field(default_factory=dict[str, Any])
-
-
-FORMS = {
-    "lmi": Form({"inputs": "Hi"}),
-    "tgi": Form({"inputs": "Hi"}, "/generate"),
-    "chat": Form({"messages": USER}),
-    "text": Form({"prompt": "Hi"}, "/v1/completions"),
-    "azure": Form({"messages": USER}, "/chat/completions", AZURE),
-    "minimal": Form({"messages": USER, "model": "any"}, "/chat/completions", dialect="minimal"),
-    "vectors": Form({"inputs": "Hi"}, options={"task": "embed"}),
-    "openai's vectors": Form({"input": "Hi"}, "/v1/embeddings", options={"task": "embed"}),
-    "anthropic": Form({"messages": USER, "max_tokens": 5}, "/v1/messages"),
-    "responses": Form({"input": "Hi"}, "/v1/responses"),
-    "dynamic": Form({"inputs": "Hi"}, dialect="dynamic"),
-    "tokens": Form({"prompt": "Hi"}, "/tokenize"),
-    "rerank": Form({"query": "Hi", "documents": ["a"]}, "/rerank", options={"task": "rank"}),
-}
-every_form = pytest.mark.parametrize("form", FORMS)
+every_form = each_row("form", FORMS)
+IN_LMIS_FORM = ("lmi", "vectors", "dynamic")
 
 
 def ask(
-    form: str | Form,
+    form: str,
     headers: dict[str, str] | None = None,
     query: dict[str, str] | None = None,
     names: Any = None,
@@ -88,22 +62,16 @@ def ask(
     **fields: Any,
 ) -> ParsedRequest | Response:
     """What comes of the form's body with these fields and headers."""
-    shape = FORMS[form] if isinstance(form, str) else form
-    attributes = attributes_of((headers or {}).items())
-    if shape.dialect:
-        attributes["dialect"] = shape.dialect
-    request = Request(
-        json.dumps({**shape.body, **fields}).encode(),
-        path=shape.path,
-        headers={name.lower(): value for name, value in (headers or {}).items()},
+    shape = FORMS[form]
+    request = replace(
+        shape.request(**fields),
+        headers={**shape.headers, **{name.lower(): value for name, value in (headers or {}).items()}},
         query={**shape.query, **(query or {})},
-        attributes=attributes,
+        attributes={**attributes_of((headers or {}).items()), **shape.attributes},
     )
     # What nobody reads of a body would be refused.
-    settings = typed_settings(
-        model_name="served", **{"unknown_parameters": "error", **shape.options, **(options or {})}
-    )
-    return receive(request, settings, adapters=Names() if names is None else names)
+    given = {"model_name": "served", "unknown_parameters": "error", **shape.settings, **(options or {})}
+    return receive(request, typed_settings(**given), adapters=Names() if names is None else names)
 
 
 def keys(found: ParsedRequest | Response) -> list[str | None]:
@@ -117,17 +85,11 @@ def refused(found: ParsedRequest | Response) -> tuple[int, LmiError]:
     return found.status, found.failure
 
 
-def dialect(form: str) -> Dialect:
-    found = ask(form)
-    assert isinstance(found, ParsedRequest), found.body
-    return named(found.dialect)
+WITH_MODEL = [name for name, form in FORMS.items() if named(form.dialect).names_model]
 
 
-WITH_MODEL = [form for form in FORMS if dialect(form).names_model]
-
-
-def test_every_dialect_is_there() -> None:
-    assert {dialect(form).name for form in FORMS} == {known.name for known in DIALECTS}
+def test_every_dialect_has_a_form() -> None:
+    assert {form.dialect for form in FORMS.values()} == {known.name for known in DIALECTS}
 
 
 @every_form
@@ -139,7 +101,7 @@ def test_a_request_that_names_none_has_none(form: str) -> None:
 
 
 @every_form
-@pytest.mark.parametrize(
+@each_row(
     "way",
     [
         {"headers": {HEADER: "a"}},
@@ -174,7 +136,7 @@ def test_a_list_of_empty_names_says_nothing() -> None:
     assert keys(ask("lmi", adapters=["", ""])) == [None]
 
 
-@pytest.mark.parametrize("form", [form for form in FORMS if form not in WITH_MODEL])
+@each_row("form", [form for form in FORMS if form not in WITH_MODEL])
 def test_other_dialects_have_no_model(form: str) -> None:
     assert keys(ask(form, model="a", options={"unknown_parameters": "ignore"})) == [None]
 
@@ -213,14 +175,14 @@ def test_a_list_names_one_for_each_input_and_a_name_is_for_all() -> None:
     prompts: dict[str, Any] = {"prompt": ["x", "y", "z"]}
     assert keys(ask("text", **prompts, adapters=["a", "", "b"])) == ["a#1", None, "b#1"]
     assert keys(ask("text", **prompts, adapters="a")) == ["a#1"] * 3
-    assert keys(ask("openai's vectors", input=["x", "y"], adapters=["b", "a"])) == ["b#1", "a#1"]
+    assert keys(ask("embeddings", input=["x", "y"], adapters=["b", "a"])) == ["b#1", "a#1"]
     assert keys(ask("vectors", inputs=["x", "y"], adapters=["b", ""])) == ["b#1", None]
 
 
 PICTURE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
 
 
-@pytest.mark.parametrize("form", ["chat", "azure"])
+@each_row("form", ["chat", "azure"])
 def test_a_prompt_with_images_that_names_none_has_that_of_images(form: str) -> None:
     pictured: dict[str, Any] = {"messages": [{"role": "user", "content": [{"type": "text", "text": "Hi"}, PICTURE]}]}
     assert keys(ask(form, names=Names(for_images="b"), **pictured)) == ["b#1"]
@@ -241,11 +203,11 @@ def test_a_list_of_the_wrong_length_is_refused(form: str) -> None:
     status, failure = refused(ask(form, adapters=["a", "b"]))
     assert failure.message == "adapters: expected a name for each of the 1 inputs, got 2 names"
     assert failure.param == "adapters"
-    assert status == {"lmi": 424, "vectors": 424, "dynamic": 424}.get(form, 422 if form == "tgi" else 400)
+    assert status == (424 if form in IN_LMIS_FORM else 422 if form == "tgi" else 400)
 
 
 @every_form
-@pytest.mark.parametrize(
+@each_row(
     ("fields", "field_name"),
     [
         ({"adapters": 1}, "adapters"),
@@ -280,7 +242,7 @@ def test_an_unknown_one_is_refused_without_a_word_about_others() -> None:
         assert error.pop("message") == "adapters: adapter 'c' is not registered"
         assert error["code"] == "model_not_found"
     statuses = {form: refused(ask(form, adapters="c"))[0] for form in FORMS}
-    assert statuses == {form: 424 if form in ("lmi", "vectors", "dynamic") else 404 for form in FORMS}
+    assert statuses == {form: 424 if form in IN_LMIS_FORM else 404 for form in FORMS}
 
 
 @every_form
@@ -290,7 +252,7 @@ def test_a_broken_one_is_refused_with_its_cause(form: str) -> None:
 
 
 @every_form
-@pytest.mark.parametrize("way", [{"headers": {HEADER: "loading"}}, {"adapters": "loading"}])
+@each_row("way", [{"headers": {HEADER: "loading"}}, {"adapters": "loading"}])
 def test_one_that_is_being_loaded_is_waited_for(form: str, way: dict[str, Any]) -> None:
     with pytest.raises(NotReadyError):
         ask(form, **way)
@@ -314,7 +276,7 @@ def test_an_unknown_model_is_refused_where_the_option_says_so(form: str) -> None
 
 
 @every_form
-@pytest.mark.parametrize(
+@each_row(
     "way",
     [
         {"headers": {HEADER: "a"}},
@@ -333,7 +295,7 @@ def test_without_adapters_a_request_that_names_one_is_refused(form: str, way: di
     assert failure.kind == "UnsupportedError"
 
 
-@pytest.mark.parametrize("form", ["chat", "text", "azure"])
+@each_row("form", ["chat", "text", "azure"])
 def test_an_answer_is_from_the_adapter_by_name(form: str) -> None:
     def model_of(found: ParsedRequest | Response) -> object:
         assert isinstance(found, ParsedRequest)

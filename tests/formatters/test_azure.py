@@ -5,15 +5,13 @@ from __future__ import annotations
 import json
 from base64 import b64encode
 from collections.abc import Mapping
-from itertools import pairwise
 from typing import Any
 
 import msgspec
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lmi.formatters import ParsedRequest, Request, Response, azure, receive, refusal, route_of
+from lmi.formatters import ParsedRequest, Request, Response, azure, receive, route_of
 from lmi.formatters.azure.errors import error_response
 
 from ..kit.answers.events import feed
@@ -161,15 +159,6 @@ def test_the_rest_of_the_context_without_max_tokens() -> None:
     assert asked().overflow == "refuse"
 
 
-@each_row("reason", ["eos", "stop", "length"])
-@each_row("called", [False, True])
-def test_finish_reasons(reason: FinishReason, called: bool) -> None:
-    calls = (CallDelta(0, "call_1", "get_weather", "{}"),) if called else ()
-    body = whole(call(tools=[WEATHER]).reply, Started(1), Delta(0, "", (), end(reason), calls=calls))
-    expected = "length" if reason == "length" else "tool_calls" if called else "stop"
-    assert body["choices"][0]["finish_reason"] == expected
-
-
 def test_tool_calls() -> None:
     """Azure's reference, ChatCompletionResponseMessage, ChatCompletionMessageToolCall, Function."""
     received = call(tools=[WEATHER], tool_choice="required")
@@ -230,47 +219,21 @@ def test_several_choices() -> None:
     assert body["usage"] == {"prompt_tokens": 1, "completion_tokens": 3, "total_tokens": 4}
 
 
-TEXT = "No, it 日本 has never 🙂 been proved"
-
-
-@given(st.lists(st.integers(0, len(TEXT)), max_size=8), st.integers(0, 3))
-def test_no_split_changes_an_answer(cuts: list[int], calls: int) -> None:
-    edges = sorted({0, *cuts, len(TEXT)})
-    pieces = [TEXT[start:stop] for start, stop in pairwise(edges)]
-    called = [CallDelta(index, f"call_{index}", "f", '{"a"') for index in range(calls)]
-    called += [CallDelta(index, arguments=": 1}") for index in range(calls)]
-    events: list[Event] = [Started(2), *(Delta(0, piece) for piece in pieces)]
-    events += [Delta(0, "", calls=(one,)) for one in called]
-    events.append(Delta(0, "", (), end("eos", 9)))
-    split = whole(call(tools=[WEATHER]).reply, *events)
-    joined = whole(call(tools=[WEATHER]).reply, Started(2), Delta(0, TEXT, (), end("eos", 9), calls=tuple(called)))
-    assert split | {"id": "", "created": 0} == joined | {"id": "", "created": 0}
-    streamed = feed(call(tools=[WEATHER], stream=True).reply, *events)
-    deltas = [json.loads(record[6:])["choices"][0]["delta"] for record in streamed[:-1]]
-    assert "".join(delta.get("content") or "" for delta in deltas) == TEXT
-    arguments = [""] * calls
-    for delta in deltas:
-        for one in delta.get("tool_calls", []):
-            arguments[one["index"]] += one["function"]["arguments"]
-    assert arguments == ['{"a": 1}'] * calls
-
-
 # --- Versions, headers, extra parameters ---
-
-
-@pytest.mark.parametrize("version", ["2024-04-01", "2024-04-01-preview", "2024-05-01-preview", "2099-12-31"])
-def test_versions(version: str) -> None:
-    assert isinstance(receive(request({"messages": [USER]}, query={"api-version": version}), SETTINGS), ParsedRequest)
 
 
 MALFORMED = ["", "1", "latest", "2024-4-1", "2024-04-01-Preview", "2024-04-01-preview2", "2024-13-01", "2024-02-30"]
 MALFORMED += ["20240401", "2024-04-01\n", "٢٠٢٤-04-01"]
 
 
+@each_row("version", ["2024-04-01", "2024-04-01-preview", "2099-12-31"])
+def test_versions(version: str) -> None:
+    assert isinstance(receive(request({"messages": [USER]}, query={"api-version": version}), SETTINGS), ParsedRequest)
+
+
 @each_row("version", MALFORMED)
-@each_row("stream", [False, True])
-def test_malformed_versions(version: str, stream: bool) -> None:
-    answer = refused({"messages": [USER], "stream": stream}, query={"api-version": version})
+def test_malformed_versions(version: str) -> None:
+    answer = refused({"messages": [USER]}, query={"api-version": version})
     assert answer.status == 400
     assert json.loads(answer.body)["param"] == "api-version"
 
@@ -305,7 +268,7 @@ def test_extra_parameters_are_errors(headers: dict[str, str], name: str) -> None
     assert isinstance(receive(request({"messages": [USER], name: None}, headers), SETTINGS), ParsedRequest)
 
 
-@pytest.mark.parametrize("mode", ["ignore", "drop", "Ignore"])
+@each_row("mode", ["ignore", "drop", "Ignore"])
 def test_extra_parameters_are_dropped(mode: str) -> None:
     made = asked({"extra-parameters": mode}, top_k=5, n="many", safe_mode=True, functions=5, temperature=0.5)
     assert (made.sampling.top_k, made.sampling.n, made.sampling.temperature) == (None, 1, 0.5)
@@ -333,7 +296,7 @@ def test_headers_may_come_as_attributes() -> None:
     assert isinstance(receive(Request(body, attributes=attributes), SETTINGS), ParsedRequest)
 
 
-@pytest.mark.parametrize(("name", "status"), [("llama2-70b-chat", 200), ("", 200), ("other", 404)])
+@each_row(("name", "status"), [("llama2-70b-chat", 200), ("", 200), ("other", 404)])
 def test_deployments(name: str, status: int) -> None:
     received = receive(request({"messages": [USER]}, {"azureml-model-deployment": name}), SETTINGS)
     assert (received.status if isinstance(received, Response) else 200) == status
@@ -344,9 +307,6 @@ def test_deployments(name: str, status: int) -> None:
 # --- Parts ---
 
 PNG = b64encode(b"\x89PNG\r\n\x1a\n" + bytes(8)).decode()
-JPEG = b64encode(b"\xff\xd8\xff\xe0" + bytes(8)).decode()
-GIF = b64encode(b"GIF89a" + bytes(8)).decode()
-WEBP = b64encode(b"RIFF" + b"\n\0\0\0" + b"WEBPVP8 ").decode()
 URL = "https://example.com/a.png"
 TEXT_PART = {"type": "text", "text": "What is this?"}
 
@@ -363,15 +323,7 @@ def image(url: str) -> list[dict[str, Any]]:
         ({"type": "text", "content": "What is this?", "text": None, "detail": "auto"}, "What is this?"),
         ({"type": "image_url", "content": URL}, image(URL)),
         ({"type": "image", "content": URL, "detail": "low"}, image(URL)),
-        ({"type": "image", "content": f"data:image/png;base64,{PNG}"}, image(f"data:image/png;base64,{PNG}")),
-        (
-            {"type": "image_url", "content": PNG, "detail": "high"},
-            image(f"data:image/png;base64,{PNG}"),
-        ),
-        ({"type": "image", "content": JPEG}, image(f"data:image/jpeg;base64,{JPEG}")),
-        ({"type": "image", "content": GIF[:8] + "\n" + GIF[8:]}, image(f"data:image/gif;base64,{GIF}")),
-        ({"type": "image", "content": WEBP}, image(f"data:image/webp;base64,{WEBP}")),
-        ({"type": "image_url", "image_url": {"url": URL, "detail": "auto"}}, image(URL)),
+        ({"type": "image", "content": PNG, "detail": "high"}, image(f"data:image/png;base64,{PNG}")),
         ({"type": "image", "image_url": {"url": URL}}, image(URL)),
         # The same by both of its names.
         ({"type": "text", "content": "What is this?", "text": "What is this?"}, "What is this?"),
@@ -388,28 +340,20 @@ def test_parts(part: dict[str, Any], read: Any) -> None:
     ("part", "place", "value"),
     [
         ({"type": "image", "content": "nonsense!"}, "content", "nonsense!"),
-        ({"type": "image", "content": b64encode(b"hello").decode()}, "content", "aGVsbG8="),
-        ({"type": "image", "content": ""}, "content", ""),
-        ({"type": "image", "content": 5}, "content", "5"),
         ({"type": "text", "content": "a", "text": "b"}, "content", "a"),
-        ({"type": "text", "content": ["a"]}, "content", '["a"]'),
         ({"type": "image", "content": URL, "image_url": {"url": f"{URL}A"}}, "content", URL),
         ({"type": "image", "content": URL, "detail": "fine"}, "detail", "fine"),
-        ({"type": "image", "content": "ftp://example.com/a.png"}, "content", "ftp://example.com/a.png"),
-        ({"type": "image_url", "image_url": "ftp://a.png"}, "image_url", "ftp://a.png"),
         ({"type": "input_audio", "input_audio": {"data": "", "format": "mp3"}}, "type", "input_audio"),
-        ({"type": "video", "content": URL}, "type", "video"),
         ({"type": 5}, "type", "5"),
         ({"type": "text"}, "text", ""),
         ("hi", None, "hi"),
     ],
 )
 def test_parts_that_are_refused(part: Any, place: str | None, value: str) -> None:
-    for stream in (False, True):
-        answer = refused({"messages": [USER, {"role": "user", "content": [part]}], "stream": stream})
-        assert answer.status == 422
-        loc = ["messages", "1", "content", "0", *([place] if place else [])]
-        assert json.loads(answer.body)["detail"] == {"loc": loc, "value": value}
+    answer = refused({"messages": [USER, {"role": "user", "content": [part]}]})
+    assert answer.status == 422
+    loc = ["messages", "1", "content", "0", *([place] if place else [])]
+    assert json.loads(answer.body)["detail"] == {"loc": loc, "value": value}
 
 
 # --- Errors: the tables of Azure's reference, as values of their types ---
@@ -489,25 +433,14 @@ REFUSED: list[tuple[dict[str, Any], int, list[str], str]] = [
     ({"messages": [{"role": "boss", "content": "hi"}]}, 422, ["messages", "0", "role"], "boss"),
     ({"messages": [{"role": "function", "name": "f", "content": ""}]}, 422, ["messages", "0", "role"], "function"),
     ({"messages": [USER, {"role": "user"}]}, 422, ["messages", "1", "content"], ""),
-    ({"messages": [{"role": 5, "content": "hi"}]}, 422, ["messages", "0", "role"], "5"),
-    ({"messages": [5]}, 422, ["messages", "0"], "5"),
     ({"messages": []}, 422, ["messages"], "[]"),
     ({"temperature": -1}, 422, ["temperature"], "-1"),
-    ({"temperature": 2.5}, 422, ["temperature"], "2.5"),
-    ({"top_p": 0}, 422, ["top_p"], "0"),
-    ({"max_tokens": 0}, 422, ["max_tokens"], "0"),
-    ({"frequency_penalty": -3}, 422, ["frequency_penalty"], "-3"),
-    ({"presence_penalty": 3}, 422, ["presence_penalty"], "3"),
     ({"stop": ["", "a"]}, 422, ["stop", "0"], ""),
     ({"tool_choice": "required"}, 422, ["tool_choice"], "required"),
     ({"tools": [{"type": "browser"}]}, 422, ["tools", "0", "type"], "browser"),
-    ({"response_format": {"type": "xml"}}, 422, ["response_format", "type"], "xml"),
     ({"messages": [{"role": "x" * 500, "content": ""}]}, 422, ["messages", "0", "role"], "x" * 120 + "..."),
     ({"messages": None}, 400, [], ""),
-    ({"messages": "hi"}, 400, [], ""),
-    ({"temperature": "hot"}, 400, [], ""),
     ({"stream": "yes"}, 400, [], ""),
-    ({"tools": 5}, 400, [], ""),
 ]
 
 
@@ -526,15 +459,14 @@ def test_what_is_refused(fields: dict[str, Any], status: int, loc: list[str], va
         assert body["param"] == next(iter(fields))
 
 
-@pytest.mark.parametrize("content", [b"", b"hello", b"[]", b'{"messages": [}', b'{"temperature": NaN}'])
-def test_a_body_that_is_not_json(content: bytes) -> None:
-    answer = refused(content)
+def test_a_body_that_is_not_json() -> None:
+    answer = refused(b"hello")
     assert answer.status == 400
     assert answer.headers == {"x-ms-error-code": "invalid_payload"}
     assert shape_of(json.loads(answer.body)) == shape_of(OTHER)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("error", "words"),
     [(TooLargeError("too long"), "Content Too Large"), (ParameterError("no", "stop"), "Unprocessable Content")],
 )
@@ -557,15 +489,6 @@ def test_a_detail_is_made_of_strings(place: list[str], payload: dict[str, Any]) 
     assert all(isinstance(step, str) and step for step in detail["loc"])
     assert isinstance(detail["value"], str)
     assert len(detail["value"]) <= 123
-
-
-@each_row("depth", [10, 500, *range(900, 1000, 5), 5000])
-@each_row("field", ["audio", "tools", "messages"])
-def test_no_depth_is_too_deep(field: str, depth: int) -> None:
-    deep = b"[" * depth + b"]" * depth
-    answer = refused(b'{"messages":[{"role":"user","content":"a"}],"' + field.encode() + b'":' + deep + b"}", PASS)
-    assert answer.status in (400, 422)
-    assert json.loads(answer.body)["status"] == answer.status
 
 
 def test_a_detail_without_a_place_has_no_value() -> None:
@@ -603,7 +526,7 @@ def test_info() -> None:
     assert page("/info", "GET", {"api-version": "now"}).status == 400
 
 
-@pytest.mark.parametrize("path", ["/embeddings", "/images/embeddings", "/images/generations", "/completions"])
+@each_row("path", ["/embeddings", "/images/embeddings", "/images/generations", "/completions"])
 def test_routes_of_other_models(path: str) -> None:
     """Azure's reference, Responses, 404: modality not supported by the model."""
     answer = page(path, "POST")
@@ -618,13 +541,3 @@ def test_a_model_that_embeds_says_so() -> None:
     assert json.loads(page("/info", "GET", settings=embeds).body)["model_type"] == "embeddings"
     message = json.loads(page("/embeddings", "POST", settings=embeds).body)["message"]
     assert message == "/embeddings: not supported by the model, which makes embeddings: POST /v1/embeddings"
-
-
-@pytest.mark.parametrize("path", [PATH, "/info", "/embeddings", "/invocations"])
-def test_a_missing_key_is_told_in_azures_form(path: str) -> None:
-    method = "GET" if path == "/info" else "POST"
-    unread = Request(b"", path=path, method=method, query=VERSION)
-    answer = refusal(UnauthorizedError("the API key is missing"), unread, SETTINGS)
-    assert answer.status == 401
-    assert answer.headers == {"x-ms-error-code": "unauthorized"}
-    assert shape_of(json.loads(answer.body)) == shape_of(UNAUTHORIZED)

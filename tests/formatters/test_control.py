@@ -6,7 +6,6 @@ import json
 from typing import Any
 
 import msgspec
-import pytest
 
 from lmi.formatters import control_of
 
@@ -104,7 +103,7 @@ def test_an_error_is_in_the_dialects_form(name: str) -> None:
     assert message.removeprefix("Input validation error: ") == "no such session"
 
 
-@pytest.mark.parametrize("error", [PayloadError("no"), NotFoundError("no"), SessionError("no")])
+@each_row("error", [PayloadError("no"), NotFoundError("no"), SessionError("no")])
 def test_in_lmis_dialect_it_is_no_generation(error: Any) -> None:
     answer = receive(Request(json.dumps(CLOSE).encode()), SETTINGS, control=Control(error))
     assert isinstance(answer, Response)

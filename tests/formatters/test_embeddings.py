@@ -81,7 +81,7 @@ def whole(asked: ParsedRequest, *vectors: tuple[float, ...]) -> Any:
 # --- LMI ---
 
 
-@pytest.mark.parametrize("settings", [SETTINGS, DYNAMIC], ids=["lmi", "dynamic"])
+@each_row("settings", [SETTINGS, DYNAMIC], ids=["lmi", "dynamic"])
 def test_inputs(settings: Settings) -> None:
     """One text is a list of one vector; several come in the order of the texts, not of the vectors."""
     asked = call({"inputs": "What is Deep Learning?"}, settings)
@@ -137,7 +137,7 @@ def test_fields(fields: dict[str, Any], embedding: Embedding, beside: bool) -> N
     assert isinstance(generation.embedding.truncate, bool) is isinstance(embedding.truncate, bool)
 
 
-@pytest.mark.parametrize("option", [True, False])
+@each_row("option", [True, False])
 def test_normalize_of_the_endpoint_and_of_a_request(option: bool) -> None:
     settings = Settings(**NAMES, task="embed", normalize=option)
     for body in ({"inputs": "a"}, {"input": "a"}):
@@ -149,8 +149,6 @@ def test_normalize_of_the_endpoint_and_of_a_request(option: bool) -> None:
 WRONG_INPUTS: list[tuple[dict[str, Any], str]] = [
     ({"inputs": ""}, "inputs: expected a non-empty string or a list of them, got ''"),
     ({"inputs": []}, "inputs: expected a non-empty string or a list of them, got []"),
-    ({"inputs": None}, "inputs: expected a non-empty string or a list of them, got None"),
-    ({"inputs": {"text": "a"}}, "inputs: expected a non-empty string or a list of them, got {'text': 'a'}"),
     ({"inputs": ["a", ""]}, "inputs[1]: expected a non-empty string, got ''"),
     ({"inputs": ["a", 5]}, "inputs[1]: expected a non-empty string, got 5"),
     ({"inputs": ["a"] * 1025}, "inputs: expected at most 1024 texts, got 1025"),
@@ -158,13 +156,9 @@ WRONG_INPUTS: list[tuple[dict[str, Any], str]] = [
         {"inputs": "a", "stream": True},
         "stream: expected False, the only value that is supported (vectors are not streamed), got True",
     ),
-    ({"inputs": "a", "parameters": 5}, "parameters: expected an object, got 5"),
-    ({"inputs": "a", "parameters": {"normalize": 1}}, "parameters.normalize: expected true or false, got 1"),
-    ({"inputs": "a", "normalize": "no"}, "normalize: expected true or false, got 'no'"),
     ({"inputs": "a", "truncate": "yes"}, "truncate: expected true, false, or an integer >= 1, got 'yes'"),
     ({"inputs": "a", "truncate": 0}, "truncate: expected an integer >= 1, got 0"),
     ({"inputs": "a", "truncation_direction": "up"}, "truncation_direction: expected Left or Right, got 'up'"),
-    ({"inputs": "a", "dimensions": 0}, "dimensions: expected an integer >= 1, got 0"),
     ({"inputs": "a", "prompt_name": "query"}, "prompt_name: not supported"),
     (
         {"inputs": "a", "encoding_format": "base64"},
@@ -200,13 +194,6 @@ def test_wrong_inputs(body: dict[str, Any], message: str) -> None:
     told = json.loads(answer.body)
     assert (set(told), answer.status) == ({"code", "error", "message"}, 424)
     assert told["error"].startswith(message)
-
-
-def test_an_unknown_field_is_ignored_or_refused() -> None:
-    assert call({"inputs": "a", "colour": "red"}).generations[0].embedding == Embedding()
-    assert json.loads(refused({"inputs": "a", "normalise": True}, STRICT).body)["error"] == (
-        "normalise: unknown field; did you mean normalize?"
-    )
 
 
 # --- OpenAI ---
@@ -279,36 +266,11 @@ def test_numbers_in_base64(numbers: tuple[float, ...], fields: dict[str, Any], s
     assert entry["embedding"] == pytest.approx(numbers)
 
 
-def test_base64_is_the_float32_numbers() -> None:
-    asked = call({"input": "a", "encoding_format": "base64"}, path=PATH)
-    (body,) = feed(asked.reply, (0, events(*FLOATS)))
-    (entry,) = json.loads(body)["data"]
-    assert base64.b64decode(entry["embedding"]) == vector(*FLOATS)
-
-
 def test_a_model_whose_name_looks_like_json() -> None:
     settings = Settings(**{**NAMES, "model_name": '"data":[]'}, task="embed")
     (body,) = feed(call({"input": "a"}, settings).reply, (0, events(1)))
     assert json.loads(body)["model"] == '"data":[]'
     assert len(json.loads(body)["data"]) == 1
-
-
-@each_row(
-    ("given", "prompts", "names"),
-    [
-        ("hi", ["hi"], ["input"]),
-        (["hi"], ["hi"], ["input"]),
-        (["a", "b"], ["a", "b"], ["input[0]", "input[1]"]),
-        ([1, 2], [(1, 2)], ["input"]),
-        ([[1, 2]], [(1, 2)], ["input"]),
-        ([[1, 2], [3]], [(1, 2), (3,)], ["input[0]", "input[1]"]),
-    ],
-    ids=str,
-)
-def test_forms_of_input(given: Any, prompts: list[Any], names: list[str]) -> None:
-    asked = call({"input": given}, path=PATH)
-    assert [generation.prompt for generation in asked.generations] == prompts
-    assert [asked.fields.name("prompt", number) for number in range(len(asked.generations))] == names
 
 
 @each_row(
@@ -330,7 +292,7 @@ def test_openai_fields(fields: dict[str, Any], embedding: Embedding) -> None:
     assert isinstance(generation.embedding.truncate, bool) is isinstance(embedding.truncate, bool)
 
 
-@pytest.mark.parametrize("given", [True, False, None])
+@each_row("given", [True, False, None])
 def test_special_tokens_may_be_left_out(given: bool | None) -> None:
     (generation,) = call({"input": "a", "add_special_tokens": given}).generations
     assert generation.add_special_tokens is (given is not False)
@@ -347,38 +309,14 @@ WRONG_INPUT: list[tuple[dict[str, Any], str, str]] = [
         "input",
         "input: expected a non-empty string, a list of token ids, or a list of either, or a field messages, but there",
     ),
-    ({"input": ""}, "input", "input: expected a non-empty string, got ''"),
-    ({"input": []}, "input", "input: expected a non-empty string, a list"),
-    ({"input": 5}, "input", "input: expected a non-empty string, a list"),
-    ({"input": ["a", ""]}, "input[1]", "input[1]: expected a non-empty string, got ''"),
-    ({"input": ["a", [1]]}, "input[1]", "input[1]: expected a non-empty string, got [1]"),
-    ({"input": [[1], "a"]}, "input[1]", "input[1]: expected a list of token ids, got 'a'"),
-    ({"input": [[1], []]}, "input[1]", "input[1]: expected at least one token id, got []"),
     ({"input": [1, -1]}, "input[1]", "input[1]: expected an integer >= 0, got -1"),
-    ({"input": [1, "a"]}, "input[1]", "input[1]: expected an integer >= 0, got 'a'"),
     ({"input": ["a"] * 2049}, "input", "input: expected at most 2048 of them, got 2049"),
-    ({"input": "a", "encoding_format": "hex"}, "encoding_format", "encoding_format: expected one of float, base64"),
-    ({"input": "a", "dimensions": 0}, "dimensions", "dimensions: expected an integer >= 1, got 0"),
-    ({"input": "a", "dimensions": "big"}, "dimensions", "dimensions: expected an integer >= 1, got 'big'"),
-    ({"input": "a", "stream": True}, "stream", "stream: expected False, the only value that is supported, got True"),
-    (
-        {"input": "a", "embed_dtype": "fp8_e4m3"},
-        "embed_dtype",
-        "embed_dtype: expected one of float32, float16, bfloat16",
-    ),
-    ({"input": "a", "endianness": "odd"}, "endianness", "endianness: expected one of native, little, big"),
     ({"input": "a", "messages": HI}, "messages", "messages: cannot be combined with input"),
-    ({"messages": [{"role": "user"}]}, "messages[0].content", "messages[0].content: expected"),
-    ({"messages": []}, "messages", "messages: expected a list of messages, at least 1"),
-    ({"messages": [HI]}, "messages[0]", "messages[0]: expected an object"),
     (
         {"messages": HI, "continue_final_message": True, "add_generation_prompt": True},
         "continue_final_message",
         "continue_final_message: cannot be combined with add_generation_prompt",
     ),
-    ({"messages": HI, "chat_template": "x"}, "chat_template", "chat_template: not supported (a template is a program"),
-    ({"input": "a", "truncate_prompt_tokens": 0}, "truncate_prompt_tokens", "truncate_prompt_tokens: expected an"),
-    ({"input": "a", "cache_salt": "x"}, "cache_salt", "cache_salt: not supported"),
 ]
 
 
@@ -396,7 +334,7 @@ def test_wrong_input(body: dict[str, Any], param: str, message: str) -> None:
 # --- Which model does what ---
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("body", "path"),
     [
         ({"messages": HI}, "/v1/chat/completions"),
@@ -413,7 +351,7 @@ def test_a_model_that_embeds_generates_nothing(body: dict[str, Any], path: str) 
     assert error["code"] == "unsupported"
 
 
-@pytest.mark.parametrize(("path", "given"), [("/invocations", ["hi"]), (PATH, "hi")])
+@each_row(("path", "given"), [("/invocations", ["hi"]), (PATH, "hi")])
 def test_a_model_that_generates_embeds_nothing(path: str, given: Any) -> None:
     answer = refused({"input": given}, GENERATES, path)
     error = json.loads(answer.body)["error"]
@@ -455,7 +393,7 @@ FAILURES: list[tuple[LmiError, int]] = [
 ]
 
 
-@pytest.mark.parametrize(("error", "status"), FAILURES, ids=str)
+@each_row(("error", "status"), FAILURES, ids=str)
 def test_one_input_that_fails_ends_the_request(error: LmiError, status: int) -> None:
     expected: list[tuple[Settings, str, int, Any]] = [
         (SETTINGS, "inputs", 424, {"error": error.message, "code": 424}),
@@ -475,7 +413,7 @@ def test_one_input_that_fails_ends_the_request(error: LmiError, status: int) -> 
     assert (reply.status, reply.finished) == (status, True)
 
 
-@pytest.mark.parametrize("delta", [Delta(0, "", finish=Finish("abort")), Delta(0, "", finish=Finish("eos"))], ids=str)
+@each_row("delta", [Delta(0, "", finish=Finish("abort")), Delta(0, "", finish=Finish("eos"))], ids=str)
 def test_an_embedding_that_was_cut_off(delta: Delta) -> None:
     reply = call({"inputs": "a"}).reply
     (record,) = reply.feed(delta)

@@ -10,12 +10,9 @@ import dataclasses
 import json
 import logging
 import os
-import socket
-import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -28,13 +25,11 @@ from lmi.formatters import DIALECTS, ParsedRequest, Request, Response, openai, r
 from ..fuzz.bodies import LEAVES, NAMES, SETTINGS, hostile_request, places, raw_request
 from ..fuzz.oracle import check
 from ..fuzz.samples import SAMPLES, Sample
-from ..kit.api.engine import Channel, FromEngine
 from ..kit.api.errors import GenerationError, PayloadError
 from ..kit.api.handler import headers_of
-from ..kit.api.types import Conversation, Generation
 from ..kit.clients.scripts import run_python, theirs
-from ..kit.engines.start import own_process
 from ..kit.paths import TESTS
+from ..kit.rows import each_row
 
 
 @pytest.fixture(autouse=True)
@@ -74,7 +69,7 @@ def tried(sample: Sample, target: Any, key: Any, values: Iterable[Any]) -> Itera
         yield check(request, replace(SETTINGS, **sample.settings))
 
 
-@pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.name)
+@each_row("sample", SAMPLES, ids=lambda sample: sample.name)
 def test_anything_in_any_field(sample: Sample) -> None:
     """Wherever a value is, one at a time: a third of all values in each place, another third in the next one."""
     changed = copy.deepcopy(sample)
@@ -85,14 +80,15 @@ def test_anything_in_any_field(sample: Sample) -> None:
     assert min(kinds[ParsedRequest], kinds[Response]) > kinds.total() / 20
 
 
-@pytest.mark.parametrize("sample", FORMS, ids=lambda sample: sample.name)
+@each_row("sample", FORMS, ids=lambda sample: sample.name)
 def test_anything_in_a_field_that_another_form_has(sample: Sample) -> None:
     kinds: Counter[type] = Counter()
-    for name in NAMES:
+    for place, name in enumerate(NAMES):
         changed = copy.deepcopy(sample)
         inner = changed.body.get("parameters")
         target = inner if isinstance(inner, dict) else changed.body
-        kinds.update(map(type, tried(changed, target, name, (None, True, 5, "a", [5], {"5": 1}))))
+        values = (None, True, 5, "a", [5], {"5": 1})[place % 2 :: 2]
+        kinds.update(map(type, tried(changed, target, name, values)))
     assert kinds[ParsedRequest] > kinds.total() / 20
 
 
@@ -121,7 +117,7 @@ def test_any_headers_query_and_path(
         check(Request(b'{"inputs": "a", "model": "m"}', sent, query, {"dialect": dialect, **lower}, path), SETTINGS)
 
 
-@pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.name)
+@each_row("sample", SAMPLES, ids=lambda sample: sample.name)
 def test_duplicate_keys_are_read_as_the_last(sample: Sample) -> None:
     """As every JSON reader in the way does: nobody is shown one value and asked for another."""
     first = json.dumps(dict.fromkeys(sample.body))
@@ -152,7 +148,7 @@ FOUND: list[tuple[dict[str, Any], dict[str, Any], str]] = [
 """What fuzzing found: a KeyError, integers that cannot be sent to the engine, control characters in messages."""
 
 
-@pytest.mark.parametrize(("body", "changed", "message"), FOUND, ids=range(len(FOUND)))
+@each_row(("body", "changed", "message"), FOUND, ids=range(len(FOUND)))
 def test_what_fuzzing_found(body: dict[str, Any], changed: dict[str, Any], message: str) -> None:
     answer = check(Request(json.dumps(body).encode()), replace(SETTINGS, **changed))
     assert isinstance(answer, Response)
@@ -178,22 +174,6 @@ def test_a_fault_of_a_dialect_is_its_requests_failure(caplog: pytest.LogCaptureF
     assert "request 7 could not be read" in caplog.text
 
 
-def test_what_cannot_be_sent_to_the_engine_fails_alone() -> None:
-    """A number that no encoder takes, had a dialect let it through: nothing is left of the request."""
-    ours, theirs_end = socket.socketpair()
-    channel = Channel[FromEngine](ours, FromEngine)
-    engine = own_process(SETTINGS)
-    link: Any = SimpleNamespace(sinks={}, sending=threading.Lock(), channel=channel)
-    engine._child = link
-    conversation = Conversation(messages=({"role": "user", "content": "a"},), template_arguments={"a": 2**70})
-    with pytest.raises(GenerationError, match=r"^the request could not be submitted to the engine"):
-        engine.submit(Generation(request_id="1", prompt=conversation), lambda event: None)
-    assert engine.running == 0
-    assert engine.submit(Generation(request_id="2", prompt="a"), lambda event: None) == 2
-    channel.close()
-    theirs_end.close()
-
-
 BODIES = int(os.environ.get("LMI_FUZZ_BODIES", "20000"))
 
 
@@ -209,9 +189,7 @@ def test_guided_by_coverage(tmp_path: Path) -> None:
     assert len([*(tmp_path / "corpus").iterdir()]) > 2 * len(SAMPLES)
 
 
-@pytest.mark.parametrize(
-    "value", ["a\r\nX-Evil: 1", "a\nX-Evil: 1", "\x00\x85\u2028X-Evil: 1", "\r\n\r\n<html>", "日本"]
-)
+@each_row("value", ["a\r\nX-Evil: 1", "a\nX-Evil: 1", "\x00\x85\u2028X-Evil: 1", "\r\n\r\n<html>", "日本"])
 def test_a_header_cannot_hold_another(value: str) -> None:
     """Of a dialect of the user's that puts what a request says into a header, and into a header's name."""
     headers = headers_of(Response(b"{}", headers={"X-About": value, value: "a"}))
@@ -230,7 +208,7 @@ def _filled(unit: bytes, head: bytes, tail: bytes) -> bytes:
     return head + unit * (HEAVY // len(unit)) + tail
 
 
-@pytest.mark.parametrize(
+@each_row(
     "body",
     [
         _filled(b"a", b'{"inputs": "', b'", "parameters": {"temperature": NaN}}'),

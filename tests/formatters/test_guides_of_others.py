@@ -3,12 +3,12 @@ than the one that was asked for is no answer."""
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
-from ..kit.api.dialects import GENERATING, receive
+from ..kit.answers.forms import FORMS
+from ..kit.api.dialects import WITHOUT_TEXT
 from ..kit.api.options import make_settings
-from ..kit.api.types import ParsedRequest, Request
+from ..kit.api.types import ParsedRequest
 from ..kit.rows import each_row
 
 SCHEMA: dict[str, Any] = {"type": "object", "properties": {"a": {"type": "integer"}}}
@@ -23,33 +23,17 @@ GUIDES: dict[str, Any] = {
     "output_format": {"type": "json_schema", "schema": SCHEMA},
     "grammar": {"type": "json", "value": SCHEMA},
 }
-MESSAGES: dict[str, Any] = {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 5, "model": "m"}
-BODIES: dict[str, dict[str, Any]] = {
-    "openai": MESSAGES,
-    "azure": MESSAGES,
-    "minimal": MESSAGES,
-    "anthropic": MESSAGES,
-    "responses": {"input": "hi"},
-    "lmi": {"inputs": "hi"},
-    "dynamic": {"inputs": ["hi"]},
-    "tgi": {"inputs": "hi"},
-}
-
-
-def test_no_dialect_is_forgotten() -> None:
-    assert {known.name for known in GENERATING} == {*BODIES}
 
 
 @each_row("guide", GUIDES)
-@each_row("dialect", BODIES)
-def test_a_guide_is_served_or_refused_by_name(dialect: str, guide: str) -> None:
+@each_row(
+    "form", [name for name, form in FORMS.items() if form.dialect not in WITHOUT_TEXT and "task" not in form.settings]
+)
+def test_a_guide_is_served_or_refused_by_name(form: str, guide: str) -> None:
     """With unknown fields ignored, as is the default."""
-    asked = {guide: GUIDES[guide]}
-    body = BODIES[dialect] | ({"parameters": asked} if "inputs" in BODIES[dialect] else asked)
-    request = Request(json.dumps(body).encode(), attributes={"dialect": dialect})
-    received = receive(request, make_settings())
+    asked = FORMS[form].with_parameters({guide: GUIDES[guide]})
+    received = FORMS[form].answer(make_settings(), **asked)
     if isinstance(received, ParsedRequest):
-        assert received.dialect == dialect
         (generation,) = received.generations
         assert generation.sampling.structured_output is not None
         return

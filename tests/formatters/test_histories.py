@@ -234,7 +234,7 @@ def shown(url: str = URL) -> dict[str, Any]:
 GO_ON = {"type": "text", "text": "go on"}
 
 
-@pytest.mark.parametrize("dialect", CALLS)
+@each_row("dialect", CALLS)
 def test_the_texts_of_a_result_are_lines(dialect: str) -> None:
     parts = [text(dialect, "a"), text(dialect, "b")]
     assert messages(dialect, *exchange(dialect, ["1"], ("1", parts)))[1:] == [
@@ -245,7 +245,7 @@ def test_the_texts_of_a_result_are_lines(dialect: str) -> None:
     assert first == result("1", "a")
 
 
-@pytest.mark.parametrize("dialect", CALLS)
+@each_row("dialect", CALLS)
 def test_results_come_in_the_order_of_their_calls(dialect: str) -> None:
     history = exchange(dialect, ["1", "2", "3"], ("3", "c"), ("1", "a"), ("2", "b"))
     called, *results = messages(dialect, *history)
@@ -253,7 +253,7 @@ def test_results_come_in_the_order_of_their_calls(dialect: str) -> None:
     assert results == [result("1", "a"), result("2", "b"), result("3", "c"), turn("user", "go on")]
 
 
-@pytest.mark.parametrize("dialect", CALLS)
+@each_row("dialect", CALLS)
 def test_images_in_results_follow_them(dialect: str) -> None:
     """In a message of the user's: few templates know images in results."""
     parts = [text(dialect, "a"), image(dialect), text(dialect, "b")]
@@ -277,7 +277,7 @@ PLACES = {
 }
 
 
-@pytest.mark.parametrize("dialect", CALLS)
+@each_row("dialect", CALLS)
 def test_an_image_in_a_result_is_named_by_the_clients_place(dialect: str) -> None:
     made = asked(dialect, *exchange(dialect, ["1"], ("1", [text(dialect, "a"), image(dialect)])))
     prompt = made.generations[0].prompt
@@ -309,12 +309,12 @@ CARRIED: dict[str, list[Any]] = {
 """The dialects whose clients carry reasoning that they do not show."""
 
 
-@pytest.mark.parametrize("dialect", CARRIED)
+@each_row("dialect", CARRIED)
 def test_reasoning_that_is_carried_comes_back(dialect: str) -> None:
     assert messages(dialect, *CARRIED[dialect]) == messages(dialect, *THOUGHTS[dialect])
 
 
-@pytest.mark.parametrize("dialect", CHATS)
+@each_row("dialect", CHATS)
 def test_reasoning_has_both_names_that_templates_know(dialect: str) -> None:
     assert messages(dialect, turn("user", "hi"), *THOUGHTS[dialect])[1] == {
         "role": "assistant", "content": "so", "reasoning": "hm", "reasoning_content": "hm"

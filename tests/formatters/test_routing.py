@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import pytest
-
 from lmi.formatters import DIALECTS, Dialect, ParsedRequest, Request, Response, detect, receive, refusal
 from lmi.formatters.routing import misrouted, routed
 
@@ -119,13 +117,9 @@ EVERY = (
     ("attributes", "error"),
     [
         ("route=/v1/nothing", f"route: expected one of {EVERY}, got '/v1/nothing'"),
-        ("route=v1/completions", f"route: expected one of {EVERY}, got 'v1/completions'"),
         ("route=/v1/completions/", f"route: expected one of {EVERY}, got '/v1/completions/'"),
-        ("route=/metrics", f"route: expected one of {EVERY}, got '/metrics'"),
         ("route=/embeddings", f"route: expected one of {EVERY}, got '/embeddings'"),
         ("route=DELETE /v1/models", f"route: expected one of {EVERY}, got 'DELETE /v1/models'"),
-        ("route=delete /v1/models", f"route: expected one of {EVERY}, got 'delete /v1/models'"),
-        ("route=/v1/models/", f"route: expected one of {EVERY}, got '/v1/models/'"),
         (
             "route=/generate,dialect=tgi",
             f"route: expected one of {EVERY} {SEPARATED}, got '/generate,dialect=tgi'",
@@ -140,7 +134,7 @@ def test_a_path_that_no_dialect_has(attributes: str, error: str) -> None:
     assert (answer.status, json.loads(answer.body)) == (404, {"error": found.message, "code": 404})
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("attributes", "error"),
     [
         ("route=/generate;dialect=openai", "dialect: expected tgi, whose route /generate is, got 'openai'"),
@@ -154,7 +148,7 @@ def test_a_dialect_that_contradicts(attributes: str, error: str) -> None:
     assert (found.message, misrouted(found).status) == (error, 400)
 
 
-@pytest.mark.parametrize(("body", "dialect"), [({"inputs": "a"}, "lmi"), ({"messages": ASK}, "openai")], ids=str)
+@each_row(("body", "dialect"), [({"inputs": "a"}, "lmi"), ({"messages": ASK}, "openai")], ids=str)
 def test_a_host_that_refuses_it_early_tells_by_the_body(body: dict[str, Any], dialect: str) -> None:
     request = Request(json.dumps(body).encode(), attributes={"route": "/v1/nothing"}, path="/generate")
     assert refusal(OverloadedError("full"), request, SETTINGS).dialect == dialect

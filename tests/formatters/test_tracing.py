@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import json
 
-import pytest
-
 from lmi.formatters.tracing import with_trace
 
 from ..kit.api.dialects import parse
 from ..kit.api.options import make_settings
 from ..kit.api.types import Request, Settings
+from ..kit.rows import each_row
 
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 TRACED = make_settings(otlp_traces_endpoint="http://127.0.0.1:4317")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("settings", "headers", "trace"),
     [
         (TRACED, {"traceparent": PARENT, "accept": "*/*"}, {"traceparent": PARENT}),

@@ -34,7 +34,6 @@ FORMS = (
     {"error", "message", "status"},
     {"code", "detail", "error", "message", "status"},
     {"code", "error", "message", "param", "status"},
-    {"error", "message"},
     {"type", "error", "request_id"},
 )
 """The keys of every dialect's errors."""

@@ -1,4 +1,4 @@
-"""The engines of the check, each behind a local server that is started when a step first asks for it.
+"""The engines of the check, each behind a local server that is started when a step first asks for it, and once.
 
     plain        what is compared with: model runner V1, eager, no asynchronous scheduling, no prefix cache
     whole        as vLLM is by itself: CUDA graphs, model runner V2, asynchronous scheduling, prefix caching

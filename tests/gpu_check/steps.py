@@ -1,10 +1,7 @@
-"""What must be seen to work, in its order. Each function does one step, and returns what was seen.
+"""What an NVIDIA device must be seen to do: `make gpu-check` runs it, and tests of every mode beside it (report.py).
 
-contract, hostile
-             tests/contract and the requests that try to end the engine, in every mode, with the options of `whole`
-device, graphs, runner, scheduling, prefixes, adapter, speculation, death
-             on engines behind the local server; of what the engine chose, vLLM's configuration and its log are asked
-bench        `make bench`'s, against `vllm serve` (bench.py)
+The engines are behind the local server; of what they chose, vLLM's configuration and its log are asked. What a CPU has
+none of is tried otherwise there, as the step tells.
 """
 
 from __future__ import annotations
@@ -13,22 +10,21 @@ import asyncio
 import re
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
 import httpx
+import pytest
 
 from ..demo.model import QUESTIONS, question
 from ..kit.faults.kills import ENDLESS, alive, ask, end, engine_core, family, in_flight, well
 from ..kit.hosts.host import Server, client, engine_process, eventually
 from ..kit.models.adapted import BASE
 from .bench import bench
-from .contract import contract, hostile
 from .engines import Engines
-from .run import Step
 
-__all__ = ["steps"]
+Tell = Callable[[str], None]
 
 SOON = 2.0
 """Seconds within which each request in flight has its error when the engine dies."""
@@ -42,70 +38,49 @@ KNOWN = [one for one in QUESTIONS if not one.endless]
 PERIOD = question("endless").answer
 
 
-def steps(engines: Engines) -> list[Step]:
-    """All of them, for the device of `engines`."""
-    cpu = engines.device == "cpu"
-    return [
-        Step("device", partial(device, engines), "a CPU in the GPU's place" if cpu else "", gate=True),
-        Step("contract tests, every mode", partial(contract, engines)),
-        Step("hostile requests", partial(hostile, engines)),
-        Step("CUDA graphs", partial(graphs, engines), "no graphs, torch.compile alone" if cpu else ""),
-        Step("model runner V2", partial(runner, engines), "model runner V1, as V2 needs Triton" if cpu else ""),
-        Step(
-            "asynchronous scheduling",
-            partial(scheduling, engines),
-            "none of it, vLLM turns it off; as many streams at once all the same" if cpu else "",
-        ),
-        Step("prefix caching", partial(prefixes, engines)),
-        Step("LoRA adapter", partial(adapter, engines)),
-        Step(
-            "speculative decoding (n-gram)",
-            partial(speculation, engines),
-            "the newest vLLM's CPU build, as the container's version has none on a CPU" if cpu else "",
-        ),
-        Step("engine killed and back", partial(death, engines)),
-        Step("bench against vllm serve", partial(bench, engines)),
-    ]
+@pytest.fixture
+def tell(record_property: Callable[[str, object], None]) -> Tell:
+    """What a step has seen, for the report."""
+    return partial(record_property, "seen")
 
 
-def device(engines: Engines) -> str:
-    """vLLM runs on it."""
-    wanted = "cuda" if engines.device == "gpu" else "cpu"
-    chosen = engines.chosen
-    assert chosen["platform"] == wanted, f"vLLM is for {chosen['platform']} here, expected {wanted}"
-    return ", ".join(f"{name} {value}" for name, value in chosen.items())
+def test_device(engines: Engines, tell: Tell) -> None:
+    """What vLLM chooses by itself; that it runs there at all is the fixture's."""
+    tell(", ".join(f"{name} {value}" for name, value in engines.chosen.items()))
 
 
-def graphs(engines: Engines) -> str:
+def test_cuda_graphs(engines: Engines, tell: Tell) -> None:
     """CUDA graphs are captured, and the answers are those that the model was taught."""
     log = engines.get("whole").log_text()
     assert "enforce_eager=False" in log, "the core's configuration is not in the log, or it is eager"
     answered = _known(engines.get("whole"))
     if engines.device == "cpu":
         _said(log, r"Warming up model for the compilation")
-        return f"compiled; {answered}"
+        tell(f"no graphs on a CPU, compiled alone; {answered}")
+        return
     assert engines.chosen["cuda_graphs"] != "NONE", engines.chosen
     captured = _said(log, r"Graph capturing finished in .+ secs, took .+ GiB")
     attention = _said(log, r"Using \w+ attention backend")
-    return f"{engines.chosen['cuda_graphs']}: {captured}; {attention}; {answered}"
+    tell(f"{engines.chosen['cuda_graphs']}: {captured}; {attention}; {answered}")
 
 
-def runner(engines: Engines) -> str:
+def test_model_runner(engines: Engines, tell: Tell) -> None:
     """The model runner that vLLM says it uses is the one whose lines are in the log; V2 on a GPU."""
     log = engines.get("whole").log_text()
     second = engines.chosen["v2_runner"]
     if engines.device == "cpu":
         assert second is False, engines.chosen
-        return f"vLLM: “{_said(log, r'Model Runner V2 requires Triton; using the V1 model runner instead')}”"
+        tell(f"V1, by vLLM: “{_said(log, r'Model Runner V2 requires Triton; using the V1 model runner instead')}”")
+        return
     fallen = re.findall(r"[^\n]*using the V1 model runner instead", log)
     assert not fallen, fallen[0]
     assert second is True, engines.chosen
     said = _said(log, r"Using V2 Model Runner")
     first = _said(engines.get("plain").log_text(), r"\[gpu_model_runner\.py:\d+\] [^\n]+")
-    return f"vLLM's configuration says V2; log: `{said}`; of the engine that is told to use V1: `{first}`"
+    tell(f"vLLM's configuration says V2; log: `{said}`; of the engine that is told to use V1: `{first}`")
 
 
-def scheduling(engines: Engines) -> str:
+def test_asynchronous_scheduling(engines: Engines, tell: Tell) -> None:
     """With asynchronous scheduling many streams at once are what an engine without it says of each alone.
 
     Only vLLM's configuration tells: on a CPU its log says that it is enabled, and its platform then turns it off.
@@ -118,10 +93,10 @@ def scheduling(engines: Engines) -> str:
     assert alone == [one.answer for one in KNOWN]
     together = [_stream(one) for one in asyncio.run(_streamed(whole, prompts * TOGETHER))]
     assert together == alone * TOGETHER
-    return f"{len(together)} streams at once, each the text of the engine without it (eager, runner V1)"
+    tell(f"{len(together)} streams at once, each the text of the engine without it (eager, runner V1)")
 
 
-def prefixes(engines: Engines) -> str:
+def test_prefix_caching(engines: Engines, tell: Tell) -> None:
     """A prompt that was there before is found in the cache: told by `usage` and counted by vLLM."""
     whole = engines.get("whole")
     # What goes on without an end: the next period is known, and the prompt is longer than a block of any size.
@@ -142,10 +117,10 @@ def prefixes(engines: Engines) -> str:
     assert cached[1] > tokens // 2, (cached, tokens)
     counted = engines.metric(counter, "whole")
     assert counted == sum(cached), (counted, cached)
-    return f"of {tokens} tokens {cached[0]} came from the cache at first, then {cached[1]}; vLLM counted {counted:.0f}"
+    tell(f"of {tokens} tokens {cached[0]} came from the cache at first, then {cached[1]}; vLLM counted {counted:.0f}")
 
 
-def adapter(engines: Engines) -> str:
+def test_adapters(engines: Engines, tell: Tell) -> None:
     """Each adapter's answers are those of transformers with it merged into the weights, and not the model's own."""
     server, made = engines.get("adapters"), engines.adapted
     for name, answers in made.answers.items():
@@ -157,7 +132,7 @@ def adapter(engines: Engines) -> str:
                 own = _adapted(server, wanted.prompt, len(wanted.ids), BASE)
                 assert own != given, f"adapter {name!r} changes nothing of {wanted.prompt!r}: {given!r}"
     asked = sum(map(len, made.answers.values()))
-    return f"{asked} answers of {', '.join(made.folders)} and the model itself, each that of the merged weights"
+    tell(f"{asked} answers of {', '.join(made.folders)} and the model itself, each that of the merged weights")
 
 
 def _adapted(server: Server, prompt: str, tokens: int, name: str) -> str:
@@ -169,7 +144,7 @@ def _adapted(server: Server, prompt: str, tokens: int, name: str) -> str:
     return str(answer.json()["generated_text"])
 
 
-def speculation(engines: Engines) -> str:
+def test_speculative_decoding(engines: Engines, tell: Tell) -> None:
     """Tokens are drafted and accepted, and the text is what it is without."""
     server = engines.get("speculative")
     names = [f"vllm:spec_decode_num_{what}_tokens_total" for what in ("draft", "accepted")]
@@ -185,12 +160,16 @@ def speculation(engines: Engines) -> str:
     drafted, accepted = (engines.metric(name, "speculative") - first for name, first in zip(names, before, strict=True))
     assert drafted >= accepted > 0, (drafted, accepted)
     counts = f"{drafted:.0f} tokens drafted, {accepted:.0f} of them accepted ({100 * accepted / drafted:.0f} %)"
-    return f"{counts}; {answered}, and {LONG} tokens more as without"
+    tell(f"{counts}; {answered}, and {LONG} tokens more as without")
 
 
-def death(engines: Engines) -> str:
+def test_a_killed_engine_is_back(engines: Engines, tell: Tell) -> None:
     """vLLM's core is killed in mid-stream: everything in flight has its error soon, and the engine comes back."""
-    return asyncio.run(_death(engines.get("whole")))
+    tell(asyncio.run(_death(engines.get("whole"))))
+
+
+def test_bench_against_vllm_serve(engines: Engines, tell: Tell) -> None:
+    tell(bench(engines))
 
 
 async def _death(host: Server) -> str:

@@ -1,10 +1,13 @@
-"""What Java says of adapters, as djl_python hands it over: in rolling batch, and in async mode on its event loop."""
+"""What Java says of adapters, as djl_python hands it over: in rolling batch, and in async mode on its event loop.
+
+What is answered to what: tests/handler/djl/test_adapters.py.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
@@ -21,6 +24,7 @@ from ..kit.djl.hosting import available, djl_python_path
 from ..kit.djl.outputs import Told, outputs_of
 from ..kit.registered import llama_dir
 from ..kit.user_code.engine import ScriptedEngine
+from ..kit.waiting import until_async
 
 pytestmark = [pytest.mark.skipif(available() is not None, reason=str(available())), pytest.mark.anyio]
 
@@ -137,14 +141,6 @@ def java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Java]:
         java.service.close()
 
 
-async def until(condition: Callable[[], object]) -> None:
-    for _ in range(10_000):
-        if condition():
-            return
-        await asyncio.sleep(0.002)
-    pytest.fail("it did not come about")
-
-
 # In rolling batch and dynamic batch Java waits for the answer.
 
 
@@ -163,46 +159,10 @@ def test_the_life_of_an_adapter(java: Java, options: dict[str, str]) -> None:
     assert java.told.registered == {}
 
 
-def test_messages_say_the_alias(java: Java) -> None:
-    java.load()
-    for function, done in (("register", "registered"), ("update", "updated"), ("unregister", "unregistered")):
-        assert java.call(f"{function}_adapter", "a", java.adapter("a"), alias="poet") == (200, f"Adapter poet {done}")
-
-
-def test_what_is_refused_has_djl_pythons_codes(java: Java) -> None:
-    java.load()
-    full, source = java.adapter("full"), java.adapter("a")
-    java.told.errors = {"full": NoSlotError("no slot is free"), "bad": AdapterError("it does not fit")}
-    assert java.call("register_adapter", "full", full, pin="true") == (507, "no slot is free")
-    assert java.call("register_adapter", "bad", source) == (424, "it does not fit")
-    nowhere = "Only local LoRA models are supported. /nowhere is not a valid path"
-    assert java.call("register_adapter", "a", "/nowhere") == (424, nowhere)
-    assert java.call("unregister_adapter", "a") == (424, "Adapter a not registered.")
-    assert java.call("register_adapter", "a", source)[0] == 200
-    assert java.call("register_adapter", "a", full)[0] == 424
-    assert java.call("update_adapter", "a", full) == (424, "Updating adapter path is not supported.")
-
-
-def test_a_folders_entries_are_answered_well_whatever_they_are(tmp_path: Path, java: Java) -> None:
-    """Or the worker would be ended at its start: Java takes every entry for an adapter."""
-    folder = java.model / "adapters"
-    write_adapter(folder / "good", LLAMA)
-    write_adapter(folder / "bad", LLAMA, use_dora=True)
-    folder.joinpath(".cache").mkdir()
-    folder.joinpath("readme.md").write_text("")
-    java.load(adapters_on_error="warn")
-    for name in (".cache", "bad", "good", "readme.md"):
-        assert java.call("register_adapter", name, str(folder / name))[0] == 200
-    assert [one.name for one in java.told.added] == ["good"]
-
-
-def test_without_the_option_and_without_a_model_that_is_said(java: Java) -> None:
+def test_without_a_model_that_is_said(java: Java) -> None:
     assert java.call("register_adapter", "a", java.adapter("a")) == (424, "the model is not loaded yet")
     java.worker._failure = StartError("no memory")
     assert java.call("register_adapter", "a", java.adapter("a")) == (424, "the model did not start: no memory")
-    java.load(enable_lora="false")
-    for function in ("register_adapter", "update_adapter", "unregister_adapter"):
-        assert java.call(function, "a", java.adapter("a")) == (424, "LoRA is not enabled (option.enable_lora)")
 
 
 def test_a_fault_of_ours_is_an_answer_too(java: Java, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -222,6 +182,7 @@ def test_a_fault_of_ours_is_an_answer_too(java: Java, monkeypatch: pytest.Monkey
 
 
 async def test_the_life_of_an_adapter_in_async_mode(java: Java) -> None:
+    assert await (await java.say("register_adapter", "a", "/a")).answer() == (424, "the model is not loaded yet")
     java.load(async_mode="true")
     source = java.adapter("a")
     for function, done in (("register", "registered"), ("update", "updated"), ("unregister", "unregistered")):
@@ -251,12 +212,12 @@ async def test_a_request_right_behind_a_registration_waits_for_it_and_others_do_
     waiting = await java.ask({"inputs": "Hi", "adapters": "a"})
     call.take()
     other = await java.ask({"inputs": "other"}, "other")
-    await until(lambda: java.engine.generations)
+    await until_async(lambda: java.engine.generations)
     assert [one.prompt for one in java.engine.generations] == ["other"]
     future, java.told.held = java.told.held, None
     future.set_result(None)
     assert await call.answer() == (200, "Adapter a registered")
-    await until(lambda: len(java.engine.generations) == 2)
+    await until_async(lambda: len(java.engine.generations) == 2)
     assert java.engine.generations[1].adapter == "a#1"
     for ticket in (0, 1):
         java.engine.say(ticket, Started(1), Delta(0, "Hello", finish=END))
@@ -282,7 +243,3 @@ async def test_a_request_right_behind_a_removal_is_refused(java: Java) -> None:
     (told,) = await asyncio.wait_for(await java.ask({"inputs": "Hi", "adapters": "a"}), 30)
     assert "adapter 'a' is not registered" in json.dumps(told.frame)
     assert await call.answer() == (200, "Adapter a unregistered")
-
-
-async def test_before_the_model_is_there_a_call_is_answered(java: Java) -> None:
-    assert await (await java.say("register_adapter", "a", "/a")).answer() == (424, "the model is not loaded yet")

@@ -40,7 +40,9 @@ from ..kit.api.handler import (
     started_service,
 )
 from ..kit.api.types import Delta, Event, Failed, Finish, Request, Response, Started, Token
+from ..kit.rows import each_row
 from ..kit.user_code.engine import ScriptedEngine
+from ..kit.waiting import until
 
 HELLO = b'{"inputs": "Hi"}'
 STREAM = b'{"inputs": "Hi", "stream": true}'
@@ -102,7 +104,7 @@ class Noted(deque[bytes]):
         super().extend(added)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("body", "events", "in_flight"),
     [
         (HELLO, [Delta(0, "Hello", finish=END)], [0]),
@@ -165,12 +167,6 @@ def test_queue(tmp_path: Path) -> None:
     assert made.service.admission.open == 0
 
 
-def test_no_queue_at_all(tmp_path: Path) -> None:
-    made = place(tmp_path, max_rolling_batch_size="1", max_queued_requests="0")
-    made.open()
-    assert made.refused().status == 429
-
-
 def test_a_request_with_several_prompts_counts_as_so_many(tmp_path: Path) -> None:
     made = place(tmp_path, max_rolling_batch_size="1", max_queued_requests="1")
     several = made.open(b'{"prompt": ["one", "two"], "max_tokens": 5}')
@@ -179,14 +175,6 @@ def test_a_request_with_several_prompts_counts_as_so_many(tmp_path: Path) -> Non
     made.open()
     assert made.refused().status == 429
     assert not several.finished
-
-
-def test_a_failed_request_makes_room(tmp_path: Path) -> None:
-    made = place(tmp_path, max_rolling_batch_size="1", max_queued_requests="0")
-    failed = made.open()
-    made.engine.say(0, Failed("GenerationError", "no"))
-    assert failed.finished
-    made.open()
 
 
 OVERLOADED: list[tuple[bytes, dict[str, Any], dict[str, Any]]] = [
@@ -205,7 +193,7 @@ OVERLOADED: list[tuple[bytes, dict[str, Any], dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(("body", "request_", "shape"), OVERLOADED, ids=range(len(OVERLOADED)))
+@each_row(("body", "request_", "shape"), OVERLOADED, ids=range(len(OVERLOADED)))
 def test_each_dialect_says_it_in_its_own_form(
     tmp_path: Path, body: bytes, request_: dict[str, Any], shape: dict[str, Any]
 ) -> None:
@@ -224,6 +212,8 @@ def test_each_dialect_says_it_in_its_own_form(
         elif expected:
             assert told[key] == expected
     assert headers_of(refused)["Retry-After"] == "1"
+    # What will not be better later has no such header.
+    assert "Retry-After" not in frame_of_response(place(tmp_path).refused(b"not JSON")).headers
 
 
 def test_rolling_batch_tells_it_with_the_status_and_the_header(tmp_path: Path) -> None:
@@ -232,12 +222,6 @@ def test_rolling_batch_tells_it_with_the_status_and_the_header(tmp_path: Path) -
     _, refused = batch.step([Request(HELLO), Request(STREAM)])
     assert (refused.code, refused.last, refused.headers["Retry-After"]) == (429, True, "1")
     assert isinstance(refused.failure, OverloadedError)
-
-
-def test_what_will_not_be_better_later_has_no_such_header(tmp_path: Path) -> None:
-    made = place(tmp_path)
-    refused = made.refused(b"not JSON")
-    assert "Retry-After" not in frame_of_response(refused).headers
 
 
 # --- The body ---
@@ -294,7 +278,7 @@ def test_what_could_never_be_in_flight_is_the_clients_fault() -> None:
 # --- Time ---
 
 
-@pytest.mark.parametrize(("body", "status"), [(HELLO, 424), (STREAM, 424), (b'{"prompt": ["a", "b"]}', 504)])
+@each_row(("body", "status"), [(HELLO, 424), (STREAM, 424), (b'{"prompt": ["a", "b"]}', 504)])
 def test_time_before_the_first_record(tmp_path: Path, body: bytes, status: int) -> None:
     made = place(tmp_path, request_timeout="50")
     exchange = made.open(body)
@@ -466,7 +450,7 @@ FAST: dict[str, tuple[list[list[Event]], Take]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("which", FAST)
+@each_row("which", FAST)
 def test_a_fast_reader_is_not_called_slow(
     tmp_path: Path, clock: Clock, which: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -485,7 +469,7 @@ def test_a_fast_reader_is_not_called_slow(
     assert not exchange.finished, exchange.failure
 
 
-@pytest.mark.parametrize("steps", [[[big(), big()]], [[big()], [tokens(200)]], [[tokens(1)], [tokens(500)]]])
+@each_row("steps", [[[big(), big()]], [[big()], [tokens(200)]], [[tokens(1)], [tokens(500)]]])
 def test_a_reader_that_takes_less_than_comes_is_slow(tmp_path: Path, clock: Clock, steps: list[list[Event]]) -> None:
     """Though it takes something now and then."""
     made = place(tmp_path, max_unsent_bytes="4000")
@@ -510,8 +494,7 @@ def test_streams_in_a_batch_have_no_slow_reader(tmp_path: Path, clock: Clock) ->
 
     asking = threading.Thread(target=ask)
     asking.start()
-    while made.engine.running < 2:
-        time.sleep(0.001)
+    until(lambda: not (made.engine.running < 2))
     for number in range(2):
         made.engine.say(number, Started(1), tokens(100))
         for _ in range(5):
@@ -521,16 +504,6 @@ def test_streams_in_a_batch_have_no_slow_reader(tmp_path: Path, clock: Clock) ->
         made.engine.say(number, Delta(0, "", finish=END))
     asking.join(30)
     assert [(answer.status, answer.body.count(b"outputs")) for answer in answers] == [(200, 150)] * 2
-
-
-def test_who_reads_may_have_any_number_of_bytes(tmp_path: Path) -> None:
-    made = place(tmp_path, max_unsent_bytes="2000")
-    exchange = made.open(STREAM)
-    made.engine.say(0, Started(1))
-    for _ in range(500):
-        made.engine.say(0, tokens(5))
-        exchange.records.clear()
-    assert not exchange.finished
 
 
 def test_a_whole_answer_is_never_too_long(tmp_path: Path) -> None:

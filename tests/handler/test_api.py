@@ -10,6 +10,8 @@ import pytest
 
 from lmi.handler import api
 
+from ..kit.rows import each_row
+
 
 def test_everything_promised_is_there() -> None:
     """The names that user code may rely on: taking one away breaks endpoints."""
@@ -21,7 +23,7 @@ def test_everything_promised_is_there() -> None:
     assert all(hasattr(api, name) for name in api.__all__)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("module", "former", "name"),
     [
         ("lmi.formatters", "Answer", "Response"),
@@ -41,6 +43,7 @@ def test_everything_promised_is_there() -> None:
 def test_a_former_name(module: str, former: str, name: str, caplog: pytest.LogCaptureFixture) -> None:
     found = importlib.import_module(module)
     vars(found).pop(former, None)
+    caplog.clear()
     with caplog.at_level(logging.WARNING, "lmi.model.former_names"):
         first, second = getattr(found, former), getattr(found, former)
         told = [*caplog.messages]

@@ -33,7 +33,9 @@ from ..kit.api.handler import (
 )
 from ..kit.api.types import Delta, Finish, Request, Started, Token
 from ..kit.djl.outputs import outputs_of
+from ..kit.rows import each_row
 from ..kit.user_code.engine import ScriptedEngine, TalkingEngine
+from ..kit.waiting import until
 
 WAIT_S = 30.0
 FILTER = "def judge(text, stage):\n    return None\n"
@@ -268,7 +270,7 @@ def test_a_fault_ends_its_own_request_alone(
     assert not engine.sinks
     assert service.admission.open == 0
     # What is at fault may come after the last record.
-    eventually(lambda: "a fault" in caplog.text)
+    until(lambda: "a fault" in caplog.text)
 
 
 # --- Where user code runs ---
@@ -280,13 +282,6 @@ STREAM = Request(b'{"inputs": "Hi", "stream": true}')
 def failing_for(one: object, method: Callable[..., Any]) -> Callable[..., Any]:
     """A method that fails for one of its objects."""
     return lambda self, *given, **named: fault() if self is one else method(self, *given, **named)
-
-
-def eventually(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + WAIT_S
-    while not condition():
-        assert time.monotonic() < deadline, "it did not come about"
-        time.sleep(0.01)
 
 
 @pytest.mark.parametrize(
@@ -309,7 +304,7 @@ def test_beside_user_code_too(
     good = service.open(STREAM, news.append)
     assert isinstance(bad, Exchange)
     assert isinstance(good, Exchange)
-    eventually(lambda: len(engine.sinks) == 2)
+    until(lambda: len(engine.sinks) == 2)
     if place in {"note", "end", "keep"}:
         stats = type(bad._meter)
         monkeypatch.setattr(stats, place, failing_for(bad._meter, getattr(stats, place)))
@@ -320,12 +315,12 @@ def test_beside_user_code_too(
         engine.say(ticket, Started(1), Delta(0, "a", (Token(1, "a", -0.5),)))
     for ticket in (0, 1):
         engine.say(ticket, Delta(0, "b", (Token(2, "b", -0.5),), END))
-    eventually(lambda: bad.finished and good.finished)
+    until(lambda: bad.finished and good.finished)
     assert b'"generated_text":"ab"' in b"".join(good.records)
     assert good in news
     assert not engine.sinks
     assert service.admission.open == 0
-    eventually(lambda: "a fault" in caplog.text)
+    until(lambda: "a fault" in caplog.text)
 
 
 # What makes each dialect ask itself about a request, and which of its members is at fault.
@@ -343,20 +338,24 @@ FAULTS = [
 ]
 
 
-@pytest.mark.parametrize("user_code", [False, True])
-@pytest.mark.parametrize(("dialect", "member"), FAULTS)
+@each_row("user_code", [False, True])
+@each_row(("dialect", "member"), FAULTS)
 def test_a_fault_of_a_dialect_before_anything_runs(
-    engine: TalkingEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture,
-    dialect: Dialect, member: str, user_code: bool,
-) -> None:  # fmt: skip
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, dialect: Dialect, member: str, user_code: bool
+) -> None:
     """Behind DJL an exception here would end the step of all, and leave its own client waiting."""
+    caplog.clear()
     (tmp_path / "model.py").write_text(FILTER)
+    engine = TalkingEngine("good")
     service = started_service(engine, tmp_path, **({"content_filter": "model:judge"} if user_code else {}))
-    place = Place("rolling", engine, service, monkeypatch)
-    place.fail_for_bad(dialect, member, lambda *given: any(getattr(one, "request_id", "") == "bad" for one in given))
     attributes = {} if member == "matches" else {"dialect": dialect.name}
     body = json.dumps(ASKING[member](dialect)).encode()
-    bad, good = rolling(service, Request(body, attributes=attributes, request_id="bad"), place.request("good"))
+    with pytest.MonkeyPatch.context() as patch:
+        place = Place("rolling", engine, service, patch)
+        place.fail_for_bad(
+            dialect, member, lambda *given: any(getattr(one, "request_id", "") == "bad" for one in given)
+        )
+        bad, good = rolling(service, Request(body, attributes=attributes, request_id="bad"), place.request("good"))
     assert '"generated_text":"ab"' in good.body
     assert bad.failed
     assert "a fault" in caplog.text

@@ -29,7 +29,9 @@ from ..kit.api.handler import (
     started_service,
 )
 from ..kit.api.types import Delta, Finish, Request, Started
+from ..kit.rows import each_row
 from ..kit.user_code.engine import ScriptedEngine
+from ..kit.waiting import until
 
 END = Finish("eos", generated_tokens=1)
 
@@ -84,22 +86,15 @@ def opened(service: Service, request: Request) -> Exchange:
     return exchange
 
 
-def eventually(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < deadline, "it did not come about"
-        time.sleep(0.001)
-
-
 def test_who_reads(service: Service, engine: ScriptedEngine, reading: Reading) -> None:
     """Small bodies are read at once, large ones one after another beside that."""
     first, second = opened(service, LARGE_ONE), opened(service, replace(LARGE_ONE, request_id="second"))
     opened(service, SMALL_ONE)
-    eventually(lambda: len(reading.threads) == 2)
+    until(lambda: len(reading.threads) == 2)
     assert sorted(reading.threads) == [("large", "lmi-bodies"), ("small", "MainThread")]
     assert len(engine.generations) == 1
     reading.go_on.set()
-    eventually(lambda: len(engine.generations) == 3)
+    until(lambda: len(engine.generations) == 3)
     assert reading.threads[2:] == [("second", "lmi-bodies")]
     for ticket, exchange in ((1, first), (2, second)):
         engine.say(ticket, Started(1), Delta(0, "yes", finish=END))
@@ -111,10 +106,10 @@ def test_one_that_becomes_large_is_decoded_there(service: Service, engine: Scrip
     headers = {"content-encoding": "gzip"}
     opened(service, replace(LARGE_ONE, body=gzip.compress(LARGE_ONE.body), headers=headers))
     opened(service, replace(SMALL_ONE, body=gzip.compress(SMALL_ONE.body), headers=headers))
-    eventually(lambda: len(reading.threads) == 2)
+    until(lambda: len(reading.threads) == 2)
     assert sorted(reading.threads) == [("large", "lmi-bodies"), ("small", "MainThread")]
     reading.go_on.set()
-    eventually(lambda: len(engine.generations) == 2)
+    until(lambda: len(engine.generations) == 2)
 
 
 def test_a_host_is_told_of_a_refusal(service: Service) -> None:
@@ -150,12 +145,12 @@ def test_one_that_is_aborted_meanwhile_reaches_no_engine(
     service: Service, engine: ScriptedEngine, reading: Reading
 ) -> None:
     read, waiting = opened(service, LARGE_ONE), opened(service, LARGE_ONE)
-    eventually(lambda: reading.threads)
+    until(lambda: reading.threads)
     for exchange in (read, waiting):
         exchange.abort()
     reading.go_on.set()
     last = opened(service, LARGE_ONE)
-    eventually(lambda: last._tickets)
+    until(lambda: last._tickets)
     assert len(engine.generations) == 1
     assert service.admission.open == 1
 
@@ -164,7 +159,7 @@ TEXT = json.dumps({"prompt": "a" * LARGE}).encode()
 LAST = json.dumps({"temperature": 1, "filler": "a" * LARGE, "messages": []}).encode()
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("path", "body", "form", "status"),
     [
         ("/invocations", LARGE_ONE.body, FAILED, 424),
@@ -178,7 +173,7 @@ def test_one_that_waits_too_long(
 ) -> None:
     """In its path's form, or in that of the fields at its ends: it is not read for that."""
     opened(service, LARGE_ONE)
-    eventually(lambda: reading.threads)
+    until(lambda: reading.threads)
     exchange = opened(service, replace(LARGE_ONE, path=path, body=body))
     service.admission.sweep(time.monotonic() + 10_000)
     assert exchange.finished
@@ -234,7 +229,7 @@ def by_the_local_server(service: Service, request: Request) -> object:
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr("lmi.handler.server.app.read_body", read)
         threading.Thread(target=asyncio.run, args=(ask(),), daemon=True).start()
-        eventually(lambda: not bodies)
+        until(lambda: not bodies)
     return None
 
 
@@ -255,7 +250,7 @@ def test_a_body_is_not_kept_for_as_long_as_its_answer_takes(
     try:
         kept = ask(service, Request(body))
         del body
-        eventually(lambda: engine.generations)
+        until(lambda: engine.generations)
         assert gone.wait(10)
         assert service.admission.open
         del kept

@@ -1,16 +1,13 @@
-"""A fault of ours in a reply ends its request with an error, and nothing else: on the way of every host.
+"""A fault of ours in a reply ends its request with an error, and nothing else. On the way of every host:
+tests/handler/test_fault_isolation.py.
 
 Such faults cannot be brought about by a request, so that replies are broken by hand.
 """
 
 from __future__ import annotations
 
-import asyncio
 import json
-import threading
-import time
 from collections.abc import Callable
-from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +16,9 @@ import pytest
 from lmi.handler.exchange import Exchange
 
 from ..kit.api.dialects import GENERATING
-from ..kit.api.handler import AsyncBatcher, AsyncService, Frame, PlainBatch, RollingBatch, Whole, started_service
+from ..kit.api.handler import started_service
 from ..kit.api.types import Delta, Event, Failed, Finish, Request, ResponseEncoder, Started, Token
+from ..kit.rows import each_row
 from ..kit.user_code.engine import ScriptedEngine
 
 END = Finish("eos", generated_tokens=2)
@@ -96,16 +94,14 @@ def asked(kind: str = "lmi", **more: Any) -> Request:
     return Request(json.dumps({**BODIES[kind], **more}).encode(), attributes={"dialect": DIALECTS.get(kind, kind)})
 
 
-def test_every_dialect_is_there() -> None:
-    assert {DIALECTS.get(kind, kind) for kind in BODIES} == {known.name for known in GENERATING}
-
-
-@pytest.mark.parametrize("at", [0, 1, 2], ids=["start", "first token", "last token"])
-@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
-@pytest.mark.parametrize("kind", BODIES)
+@each_row("at", [0, 1, 2], ids=["start", "first token", "last token"])
+@each_row("stream", [False, True], ids=["whole", "streamed"])
+@each_row("kind", BODIES)
 def test_the_request_ends_with_an_error_of_its_dialect(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, kind: str, stream: bool, at: int
 ) -> None:
+    assert {DIALECTS.get(kind, kind) for kind in BODIES} == {known.name for known in GENERATING}
+    caplog.clear()
     made = Place(tmp_path, at)
     broken, other = made.service.open(asked(kind, stream=stream)), made.service.open(asked(stream=stream))
     assert isinstance(broken, Exchange)
@@ -125,7 +121,7 @@ def test_the_request_ends_with_an_error_of_its_dialect(
     made.nothing_is_left()
 
 
-@pytest.mark.parametrize("at", [0, 1, 2])
+@each_row("at", [0, 1, 2])
 def test_one_that_cannot_even_tell(tmp_path: Path, at: int) -> None:
     """Before its first record the error is told without the dialect; a stream that has begun breaks off."""
     made = Place(tmp_path, at, cannot_tell=True)
@@ -146,88 +142,12 @@ def test_one_that_cannot_even_tell(tmp_path: Path, at: int) -> None:
     made.nothing_is_left()
 
 
-def test_in_a_rolling_batch(tmp_path: Path) -> None:
-    made = Place(tmp_path, 2)
-    batch = RollingBatch(made.service, 0.0)
-    batch.step([asked(stream=True), asked(stream=True)])
-    made.answer(0, 1)
-    frames: list[list[Frame]] = [[], []]
-    running = [0, 1]
-    while running:
-        for index, frame in zip(running, batch.step([None] * len(running)), strict=True):
-            frames[index].append(frame)
-        running = [index for index in running if not frames[index][-1].last]
-    broken, other = (b"".join(frame.data for frame in some) for some in frames)
-    assert b"a fault" in broken
-    assert b'"generated_text":"ab"' in other
-    made.nothing_is_left()
-
-
-@pytest.mark.anyio
-@pytest.mark.parametrize("cannot_tell", [False, True])
-async def test_in_async_mode(tmp_path: Path, cannot_tell: bool) -> None:
-    """Its generator ends too, or its client would wait for ever."""
-    made = Place(tmp_path, 1, cannot_tell=cannot_tell)
-    courier = AsyncBatcher(made.service)
-    sent: list[bytes] = []
-
-    async def carry(request: Request, name: str) -> None:
-        async for message in courier.messages(request, name):
-            sent.append(message)
-            courier.sent()
-
-    both = asyncio.gather(carry(asked(), "one"), carry(asked(), "two"))
-    await asyncio.sleep(0)
-    made.answer(0, 1)
-    await asyncio.wait_for(both, 60)
-    joined = b"".join(sent)
-    assert joined.count(b"last\x00\x00\x00\x04true") == 2
-    assert b"a fault" in joined
-    assert b'{"generated_text":"ab"}' in joined
-    made.nothing_is_left()
-
-
-@pytest.mark.anyio
-async def test_on_the_local_server(tmp_path: Path) -> None:
-    made = Place(tmp_path, 1)
-    service = AsyncService(made.service)
-    streams = [service.open(asked(stream=True)) for _ in range(2)]
-
-    async def read(stream: Any) -> bytes:
-        with stream:
-            return b"".join([record async for record in stream.records()])
-
-    both = asyncio.gather(*map(read, streams))
-    await asyncio.sleep(0)
-    made.answer(0, 1)
-    broken, other = await asyncio.wait_for(both, 60)
-    assert b"a fault" in broken
-    assert b'"generated_text":"ab"' in other
-    made.nothing_is_left()
-
-
-def test_in_a_dynamic_batch(tmp_path: Path) -> None:
-    made = Place(tmp_path, 1, rolling_batch="disable")
-    answers: Future[list[Whole]] = Future()
-    batch = PlainBatch(made.service)
-    host = threading.Thread(target=lambda: answers.set_result(batch.answers([asked(), asked()])), daemon=True)
-    host.start()
-    while len(made.engine.sinks) < 2:
-        time.sleep(0.001)
-    made.answer(0, 1)
-    broken, other = answers.result(30)
-    assert isinstance(broken, Whole)
-    assert b"a fault" in broken.body
-    assert other.body == b'{"generated_text":"ab"}'
-    made.engine.sinks.clear()
-    assert made.service.admission.open == 0
-
-
 def test_an_engines_error_after_the_fault_changes_nothing(tmp_path: Path) -> None:
     made = Place(tmp_path, 0)
     broken = made.service.open(asked(stream=True))
     assert isinstance(broken, Exchange)
+    sink = made.engine.sinks[0]
     made.answer(0)
     records = list(broken.records)
-    broken._feed(0, Failed("GenerationError", "later"))
+    sink(Failed("GenerationError", "later"))
     assert list(broken.records) == records

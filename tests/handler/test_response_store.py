@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import sys
 import threading
-import time
-from pathlib import Path
 
 import pytest
 
@@ -14,8 +11,10 @@ from lmi.handler.response_store import MemoryStore, response_store
 
 from ..kit.api.handler import Exchange
 from ..kit.api.options import make_settings
-from ..kit.api.types import Delta, EngineEvent, Failed, Finish, Rendered, Request, Started
-from ..kit.user_code.service import ScriptedService
+from ..kit.api.types import Delta, EngineEvent, Failed, Finish, Rendered, Started
+from ..kit.rows import each_row
+from ..kit.user_code.service import MakeScripted, ScriptedService
+from ..kit.waiting import until
 
 
 class Clock:
@@ -106,33 +105,22 @@ END = Delta(0, "Hello", finish=Finish("eos", generated_tokens=1))
 @pytest.mark.parametrize("filtered", [False, True])
 @pytest.mark.parametrize("event", [END, Failed("overloaded", "full")])
 def test_a_response_is_kept_before_its_client_has_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, filtered: bool, event: EngineEvent
+    scripted: MakeScripted, monkeypatch: pytest.MonkeyPatch, filtered: bool, event: EngineEvent
 ) -> None:
     """By the host: the encoder knows of no store. Only one that has ended well, also behind user code."""
-    monkeypatch.setattr(sys, "path", list(sys.path))
+    kept: list[bytes] = []
+    monkeypatch.setattr(MemoryStore, "put", lambda store, name, body, items=(): kept.append(body))
     options = {"content_filter": "accepts_all:judge"} if filtered else {}
     source = {"accepts_all.py": "def judge(text, kind):\n    return None\n"}
-    made = ScriptedService(tmp_path, source, {"response_store": "true", **options})
-    exchange = made.open(b'{"input": "Hi"}')
-    deadline = time.monotonic() + 20
-    while not made.engine.generations:
-        assert time.monotonic() < deadline
-        time.sleep(0.001)
-    made.engine.say(0, *([Rendered("Hi")] if filtered else []), Started(1), event)
-    while not exchange.finished:
-        assert time.monotonic() < deadline
-        time.sleep(0.001)
-    store, body = made.service.responses, json.loads(exchange.take_all())
-    assert store is not None
+    made = scripted(source, response_store="true", **options)
+    exchange = made.open({"input": "Hi"})
+    made.say(0, *([Rendered("Hi")] if filtered else []), Started(1), event)
+    until(lambda: exchange.finished)
+    body = json.loads(exchange.take_all())
     if event is END:
-        kept = store.get(body["id"])
-        assert kept is not None
-        assert json.loads(kept)["response"] == body
+        assert [json.loads(one)["response"] for one in kept] == [body]
     else:
-        assert body["error"]["message"] == "full"
-        assert isinstance(store, MemoryStore)
-        assert not store._kept
-    made.service.close()
+        assert (body["error"]["message"], kept) == ("full", [])
 
 
 # --- Where a request is read that names what is stored ---
@@ -156,7 +144,7 @@ def referring(*items: str) -> dict[str, object]:
     return {"input": [{"type": "item_reference", "id": item} for item in items]}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("sizes", "body", "here"),
     [
         ([SMALL], {"input": "Hi", "previous_response_id": "resp_0"}, True),
@@ -169,37 +157,27 @@ def referring(*items: str) -> dict[str, object]:
     ],
 )
 def test_a_request_is_read_on_a_thread_where_much_must_be_read_for_it(
-    tmp_path: Path, sizes: list[int], body: dict[str, object], here: bool
+    scripted: MakeScripted, sizes: list[int], body: dict[str, object], here: bool
 ) -> None:
-    place = ScriptedService(tmp_path, {}, {"response_store": "true"})
+    place = scripted(response_store="true")
     for number, size in enumerate(sizes):
         keep(place, size, str(number))
-    exchange = place.service.open(Request(json.dumps(body).encode(), path="/v1/responses"))
+    exchange = place.open(body, path="/v1/responses")
     assert (type(exchange) is Exchange) is here
-    deadline = time.monotonic() + 30
-    while not place.engine.generations:
-        assert time.monotonic() < deadline, exchange.call.reply
-        time.sleep(0.001)
-    place.engine.say(0, Started(1), Delta(0, "there", finish=Finish("eos", generated_tokens=1)))
-    while not exchange.finished:
-        time.sleep(0.001)
+    place.say(0, Started(1), Delta(0, "there", finish=Finish("eos", generated_tokens=1)))
+    until(lambda: exchange.finished)
     assert exchange.failure is None
     assert place.service.admission.open == 0
-    place.service.close()
 
 
-@pytest.mark.parametrize("size", [SMALL, BIG])
-@pytest.mark.parametrize("what", ["", "/input_items"])
-def test_so_is_a_page_of_what_is_stored(tmp_path: Path, size: int, what: str) -> None:
-    place = ScriptedService(tmp_path, {}, {"response_store": "true"})
+@each_row("size", [SMALL, BIG])
+@each_row("what", ["", "/input_items"])
+def test_so_is_a_page_of_what_is_stored(scripted: MakeScripted, size: int, what: str) -> None:
+    place = scripted(response_store="true")
     path = f"/v1/responses/{keep(place, size, '0')}{what}"
-    exchange = place.service.open(Request(b"", path=path, method="GET"))
+    exchange = place.open(b"", path=path, method="GET")
     assert (type(exchange) is Exchange) is (size == SMALL)
-    deadline = time.monotonic() + 30
-    while not exchange.finished:
-        assert time.monotonic() < deadline
-        time.sleep(0.001)
+    until(lambda: exchange.finished)
     answer = json.loads(exchange.take_all())
     assert len(answer["data"][0]["content"]) == size if what else answer["id"] == "resp_0"
     assert place.service.metrics.requests == {("responses", 200, "ok"): 1}
-    place.service.close()

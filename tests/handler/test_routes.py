@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from ..kit.api.handler import Exchange, Service, application, attributes_of, sta
 from ..kit.api.types import Delta, Finish, Request, Started
 from ..kit.paths import USER_CODE
 from ..kit.user_code.engine import ScriptedEngine
+from ..kit.waiting import until
 
 CUSTOM = "X-Amzn-SageMaker-Custom-Attributes"
 END = Finish("eos", generated_tokens=1)
@@ -49,9 +49,7 @@ def opened(service: Service, attributes: str, body: Any = None) -> tuple[int, An
         b"" if body is None else json.dumps(body).encode(), attributes=attributes_of([(CUSTOM, attributes)])
     )
     found = service.open(request)
-    until = time.monotonic() + 10
-    while not found.finished and time.monotonic() < until:
-        time.sleep(0.005)
+    until(lambda: found.finished)
     return found.call.reply.status, json.loads(b"".join(found.records))
 
 
@@ -177,9 +175,7 @@ def test_a_request_is_routed_once(
     monkeypatch.setattr(routing, "route_of", counted)
     request = Request(json.dumps(body).encode() if body else b"", path=path, method="POST" if body else "GET")
     exchange = service.open(request)
-    until = time.monotonic() + 10
-    while not exchange.finished and time.monotonic() < until:
-        time.sleep(0.005)
+    until(lambda: exchange.finished)
     assert found == [path]
     with TestClient(application(service)) as http:
         http.request(request.method, path, json=body)

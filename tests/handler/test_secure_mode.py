@@ -15,6 +15,7 @@ from ..kit.api.handler import djl_worker
 from ..kit.api.options import load_settings, settings_of
 from ..kit.djl.hosting import available, djl_python_path
 from ..kit.registered import llama_dir, registered
+from ..kit.rows import each_row
 
 SCRIPTS = "DISALLOW_CUSTOM_INFERENCE_SCRIPTS"
 PICKLES = "DISALLOW_PICKLE_FILES"
@@ -34,12 +35,12 @@ def mode(controls: str) -> SecureMode:
     return made
 
 
-@pytest.mark.parametrize("given", [{}, {"SAGEMAKER_SECURE_MODE": "false"}, {"SAGEMAKER_SECURE_MODE": "1"}], ids=str)
+@each_row("given", [{}, {"SAGEMAKER_SECURE_MODE": "false"}, {"SAGEMAKER_SECURE_MODE": "1"}], ids=str)
 def test_off(given: dict[str, str]) -> None:
     assert secure_mode({"SAGEMAKER_SECURITY_CONTROLS": ALL, **given}) is None
 
 
-@pytest.mark.parametrize("on", ["true", "True", "true\n", " TRUE"])
+@each_row("on", ["true", "True", "true\n", " TRUE"])
 def test_it_must_be_said_what_is_forbidden(on: str) -> None:
     with pytest.raises(OptionError, match=r"^SAGEMAKER_SECURITY_CONTROLS: expected what"):
         secure_mode({"SAGEMAKER_SECURE_MODE": on})
@@ -65,7 +66,7 @@ VARIABLES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("variables", "controls", "said"), VARIABLES, ids=str)
+@each_row(("variables", "controls", "said"), VARIABLES, ids=str)
 def test_variables_that_djl_serving_does_not_look_at(
     tmp_path: Path, variables: dict[str, str], controls: str, said: str
 ) -> None:

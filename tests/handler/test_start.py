@@ -10,10 +10,11 @@ from ..kit.api.errors import OptionError
 from ..kit.api.handler import Service
 from ..kit.api.options import load_settings
 from ..kit.api.types import EngineInfo
+from ..kit.rows import each_row
 from ..kit.user_code.engine import ScriptedEngine
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("environment", "said"),
     [
         ({"OPTION_CONTENT_FILTER": "nowhere:judge"}, "OPTION_CONTENT_FILTER: 'nowhere:judge': there is no"),

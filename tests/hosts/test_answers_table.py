@@ -14,8 +14,8 @@ from ..kit.api.dialects import GENERATING
 from ..kit.hosts.host import Host, Server
 from ..kit.paths import DOCS
 
-pytestmark = [pytest.mark.engine, pytest.mark.djl]
-
+SPEAKS = {one.dialect: one for one in reversed(SPOKEN.values())}
+"""The first of each dialect."""
 COLUMNS = (
     "dialect",
     "whole",
@@ -49,31 +49,22 @@ def told(answer: httpx.Response) -> str:
     return f"{answer.status_code} `{shown}`{own}"
 
 
-def test_every_dialect_has_a_row() -> None:
-    assert list(table()) == [known.name for known in GENERATING]
+def test_every_dialect_has_a_row_with_its_content_types() -> None:
+    rows = table()
+    assert list(rows) == [known.name for known in GENERATING]
+    for dialect, row in rows.items():
+        assert (row["whole"], row["stream"]) == tuple(f"`{kind}`" for kind in SPEAKS[dialect].kinds), dialect
 
 
-@pytest.mark.parametrize("dialect", [known.name for known in GENERATING])
-def test_row(host: Host, dialect: str) -> None:
-    row = table()[dialect]
-    spoken = next(one for one in SPOKEN.values() if one.dialect == dialect)
+@pytest.mark.engine
+@pytest.mark.djl
+@pytest.mark.parametrize("host", ["server", "rolling"], indirect=True)
+def test_errors(host: Host) -> None:
     on = "local server" if isinstance(host, Server) else "DJL"
-    headers = {"X-Amzn-SageMaker-Custom-Attributes": f"dialect={dialect}", "Content-Type": "application/json"}
-
-    def post(content: bytes) -> httpx.Response:
-        return httpx.post(f"{host.url}/invocations", content=content, headers=headers, timeout=120)
-
-    whole = post(json.dumps(spoken.whole).encode())
-    stream = post(json.dumps(spoken.stream).encode())
-    assert (whole.status_code, stream.status_code) == (200, 200)
-    seen = {
-        "whole": whole.headers["content-type"].partition(";")[0],
-        "stream": stream.headers["content-type"].partition(";")[0],
-        f"bad value: {on}": told(post(json.dumps(spoken.bad).encode())),
-        f"not JSON: {on}": told(post(b"{")),
-    }
-    assert {name: row[name] for name in seen} == {
-        "whole": f"`{seen['whole']}`",
-        "stream": f"`{seen['stream']}`",
-        **{name: value for name, value in seen.items() if ":" in name},
-    }
+    for dialect, row in table().items():
+        spoken = SPEAKS[dialect]
+        bad, torn = (
+            told(httpx.post(f"{host.url}/invocations", content=content, headers=spoken.headers, timeout=120))
+            for content in (json.dumps(spoken.bad).encode(), b"{")
+        )
+        assert (bad, torn) == (row[f"bad value: {on}"], row[f"not JSON: {on}"]), dialect

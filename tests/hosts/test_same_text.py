@@ -1,12 +1,13 @@
 """The same body has the same texts on the local server and behind DJL: rolling batch, async mode, dynamic batch.
 
-a local server, one request after another  -->  the texts of each body
+the first host, one request after another  -->  the texts of each body
 each host, all of them at once             -->  the same texts, whole and streamed
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Iterable
 from typing import Any
 
@@ -15,14 +16,12 @@ import pytest
 
 from ..demo.model import question
 from ..kit.hosts.host import Host, Streamed, client
-from ..kit.hosts.pool import HostPool
+from ..kit.hosts.pool import EVERY, HostPool
+from ..kit.packages import locked
 
 pytestmark = [pytest.mark.engine, pytest.mark.djl, pytest.mark.anyio]
 
-HOSTS = ("server", "rolling", "async", "dynamic")
-"""The values of the fixture `host`, in its order, and one more: so each host is started once for all tests."""
-
-PLAIN, UNICODE, LONG, JSON, ENDLESS = map(question, ("plain", "unicode", "long", "json", "endless"))
+PLAIN, UNICODE, LONG, DATA, ENDLESS = map(question, ("plain", "unicode", "long", "json", "endless"))
 
 
 def body(prompt: str, **parameters: Any) -> dict[str, Any]:
@@ -41,7 +40,7 @@ BODIES = {
     "stop_sequences": body(LONG.prompt, stop_sequences=["never", LONG.answer[20:25]]),
     "stop_sequences included": body(LONG.prompt, stop_sequences=[LONG.answer[30:33]], include_stop_str_in_output=True),
     "stop_sequences, drawn": drawn(seed=7, stop_sequences=["e"], max_new_tokens=100),
-    "truncate": body(JSON.prompt, truncate=5, max_new_tokens=30),
+    "truncate": body(DATA.prompt, truncate=5, max_new_tokens=30),
     "truncate, drawn": drawn(seed=7, truncate=1),
     "penalties": body(ENDLESS.prompt, repetition_penalty=1.2, frequency_penalty=2, max_new_tokens=60),
     "bad_sequences": body(PLAIN.prompt, bad_sequences=[PLAIN.answer[:4]]),
@@ -97,49 +96,28 @@ def text_of(streamed: Streamed) -> str:
     return "".join(pieces())
 
 
-def alone(host: Host, bodies: dict[str, dict[str, Any]]) -> dict[str, list[str]]:
-    """The texts of each body, asked one after another."""
+@pytest.fixture
+def kind(request: pytest.FixtureRequest) -> str:
+    """Which host the test runs on."""
+    return str(request.node.callspec.params["host"])
+
+
+@pytest.fixture
+def expected(
+    host: Host, kind: str, hosts: HostPool, testrun_uid: str, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, list[str]]:
+    """The texts of each body on the first host that is tested, by whichever process, each request alone."""
+    file = tmp_path_factory.getbasetemp().parent / f"same-texts-{testrun_uid}.json"
+    with locked(file.with_suffix(".lock")):
+        if not file.exists():
+            file.write_text(json.dumps(texts_alone(hosts.get("server") if kind == "dynamic" else host)))
+    texts: dict[str, list[str]] = json.loads(file.read_text())
+    return texts
+
+
+def texts_alone(host: Host) -> dict[str, list[str]]:
     with httpx.Client(timeout=60) as http:
-        return {name: texts_of(http.post(f"{host.url}/invocations", json=one)) for name, one in bodies.items()}
-
-
-async def same_texts(host: Host, expected: dict[str, list[str]], *, first_only: bool) -> None:
-    """Asserts that a host has the expected texts for all bodies at once, whole and streamed.
-
-    `first_only` is for dynamic batches: their dialect has a place for the likeliest text alone, and no details.
-    """
-    bodies = {name: BODIES[name] for name in expected}
-    streams = {name: one for name, one in STREAMED.items() if name in bodies}
-    whole: dict[str, httpx.Response] = {}
-    streamed: dict[str, Streamed] = {}
-    async with client(host) as http:
-        # vLLM's CPU build keeps seeds only while all that is drawn together has one.
-        for seeded in (True, False):
-            at_once = {name: one for name, one in bodies.items() if has_seed(one) is seeded}
-            parts = {name: one for name, one in streams.items() if name in at_once}
-            wholes, several = await asyncio.gather(
-                asyncio.gather(*map(http.post, at_once.values())),
-                asyncio.gather(*(http.stream({**one, "stream": True}) for one in parts.values())),
-            )
-            whole |= dict(zip(at_once, wholes, strict=True))
-            streamed |= dict(zip(parts, several, strict=True))
-    for name, answer in whole.items():
-        wanted = expected[name]
-        if first_only and "inputs" in bodies[name]:
-            wanted = wanted[:1]
-        assert texts_of(answer) == wanted, name
-    for name, stream in streamed.items():
-        one = streams[name]
-        full = one.get("parameters", {}).get("return_full_text")
-        # LMI's tokens are those of the answer; the first of a dynamic batch's lines is then the prompt.
-        start = one["inputs"] if full and not first_only else ""
-        assert start + text_of(stream) == expected[name][0], name
-
-
-@pytest.fixture(scope="module")
-def expected(hosts: HostPool) -> dict[str, list[str]]:
-    """The texts of each body on a local server, each request alone."""
-    texts = alone(hosts.get("server"), BODIES)
+        texts = {name: texts_of(http.post(f"{host.url}/invocations", json=one)) for name, one in BODIES.items()}
     # Seeds matter, and parameters do: otherwise hosts that confuse them would agree. Chat's answer is that of greedy,
     # and what restricts drawing may have let through what one vLLM or the other has drawn.
     firsts = [found[0] for found in texts.values()]
@@ -154,8 +132,32 @@ def expected(hosts: HostPool) -> dict[str, list[str]]:
 
 
 @pytest.mark.contract
-@pytest.mark.parametrize("host", HOSTS, indirect=True)
-async def test_every_host_gives_the_same_texts(
-    host: Host, expected: dict[str, list[str]], request: pytest.FixtureRequest
-) -> None:
-    await same_texts(host, expected, first_only=request.node.callspec.params["host"] == "dynamic")
+@EVERY
+async def test_every_host_gives_the_same_texts(host: Host, kind: str, expected: dict[str, list[str]]) -> None:
+    """For all bodies at once, whole and streamed."""
+    # The dialect of dynamic batches has a place for the likeliest text alone, and no details.
+    first_only = kind == "dynamic"
+    whole: dict[str, httpx.Response] = {}
+    streamed: dict[str, Streamed] = {}
+    async with client(host) as http:
+        # vLLM's CPU build keeps seeds only while all that is drawn together has one.
+        for seeded in (True, False):
+            at_once = {name: one for name, one in BODIES.items() if has_seed(one) is seeded}
+            parts = {name: one for name, one in STREAMED.items() if name in at_once}
+            wholes, several = await asyncio.gather(
+                asyncio.gather(*map(http.post, at_once.values())),
+                asyncio.gather(*(http.stream({**one, "stream": True}) for one in parts.values())),
+            )
+            whole |= dict(zip(at_once, wholes, strict=True))
+            streamed |= dict(zip(parts, several, strict=True))
+    for name, answer in whole.items():
+        wanted = expected[name]
+        if first_only and "inputs" in BODIES[name]:
+            wanted = wanted[:1]
+        assert texts_of(answer) == wanted, name
+    for name, stream in streamed.items():
+        one = STREAMED[name]
+        full = one.get("parameters", {}).get("return_full_text")
+        # LMI's tokens are those of the answer; the first of a dynamic batch's lines is then the prompt.
+        start = one["inputs"] if full and not first_only else ""
+        assert start + text_of(stream) == expected[name][0], name

@@ -1,7 +1,4 @@
-"""Two workers of one host, in rolling batch and async mode: both serve, nothing of theirs clashes, one may die.
-
-Sessions, which they share: tests/hosts/sessions.
-"""
+"""Two workers of one host, in rolling batch and async mode: both serve, they share sessions alone, one may die."""
 
 from __future__ import annotations
 
@@ -38,6 +35,7 @@ ENDLESS = {"inputs": question("endless").prompt, "parameters": {"max_new_tokens"
 TWO = {"minWorkers": "2", "maxWorkers": "2", "retry_threshold": "10", "option.metrics_interval": "1"}
 STOPPED = "Backend Python process is stopped."
 STREAMS = 12
+SESSION = "X-Amzn-SageMaker-Session-Id"
 
 
 @dataclass
@@ -63,15 +61,14 @@ class Place:
 def two_workers(mode: str, demo_model: Path, folder: Path, environment: Mapping[str, str]) -> Iterator[Place]:
     directory = model_directory(demo_model, folder / "model", {**TWO, "option.sessions_path": str(folder / "sessions")})
     # One starts after the other.
-    host = djl_host(
+    with djl_host(
         directory,
         folder / "log",
         mode=mode,
         environment={"SERVING_CHUNKED_READ_TIMEOUT": "5", **environment},
         timeout=2 * START_TIMEOUT,
-    )
-    yield Place(host, folder)
-    host.stop()
+    ) as host:
+        yield Place(host, folder)
 
 
 @pytest.fixture(scope="module", params=["rolling", "async"])
@@ -80,6 +77,19 @@ def place(
 ) -> Iterator[Place]:
     """A host whose engines are parrots: none of this is their doing."""
     yield from two_workers(request.param, demo_model, tmp_path_factory.mktemp(request.param), with_parrot())
+
+
+async def test_they_share_sessions(place: Place) -> None:
+    async with httpx.AsyncClient(base_url=place.host.url, timeout=60) as http:
+
+        async def post(body: object, session: str = "") -> httpx.Response:
+            return await http.post("/invocations", json=body, headers={SESSION: session} if session else {})
+
+        made = await asyncio.gather(*(post({"requestType": "NEW_SESSION"}) for _ in range(5)))
+        sessions = [answer.headers[SESSION].partition(";")[0] for answer in made]
+        used = await asyncio.gather(*(post(HELLO, session) for session in sessions * 4))
+        closed = await asyncio.gather(*(post({"requestType": "CLOSE"}, session) for session in sessions))
+    assert {answer.status_code for answer in (*used, *closed)} == {200}
 
 
 async def test_both_serve_from_one_queue_and_are_told_apart(place: Place) -> None:

@@ -13,12 +13,13 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
 from .paths import CACHE, REQUIRED
 
-__all__ = ["installed", "locked"]
+__all__ = ["installed", "locked", "missing"]
 
 PINNED = Path(__file__).with_name("npm")
 NAMES = ("package.json", "package-lock.json")
@@ -40,7 +41,7 @@ def installed(name: str, tool: str) -> Path:
 @contextmanager
 def locked(file: Path) -> Iterator[None]:
     """Keeps other processes of a run out, which make the same thing."""
-    file.parent.mkdir(exist_ok=True)
+    file.parent.mkdir(parents=True, exist_ok=True)
     with file.open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
@@ -53,14 +54,15 @@ def _install(folder: Path, pinned: dict[str, bytes], tool: str) -> None:
         (folder / file).write_bytes(content)
     npm = shutil.which("npm")
     if npm is None:
-        _missing("npm is not on PATH", tool)
+        missing("npm is not on PATH", tool)
     command = [str(npm), "ci", "--ignore-scripts", "--no-audit", "--no-fund"]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
     if done.returncode:
-        _missing(f"npm ci: {done.stderr.strip()[-500:]}", tool)
+        missing(f"npm ci: {done.stderr.strip()[-500:]}", tool)
 
 
-def _missing(why: str, tool: str) -> None:
+def missing(why: str, tool: str) -> NoReturn:
+    """Skips the test; fails it where LMI_REQUIRE names the tool."""
     if tool in REQUIRED:
         pytest.fail(why)
     pytest.skip(why)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from functools import partial, wraps
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 
 __all__ = ["Failed", "each_row"]
 
-Test = Callable[..., None]
+Test = Callable[..., Any]
 Failed: type[BaseException] = pytest.fail.Exception
 """What a test with rows that fail raises."""
 # A row that skips would take those after it along.
@@ -23,7 +24,8 @@ def each_row(
 ) -> Callable[[Test], Test]:
     """As `pytest.mark.parametrize`, but all rows are one item, which runs each of them and names all that fail.
 
-    The rows share the test's fixtures: a test that leaves something in one of them is parametrized instead.
+    The rows share the test's fixtures: a test that leaves something in one of them is parametrized instead. One that is
+    a coroutine runs on an event loop of each row's.
     """
     arguments = [names] if isinstance(names, str) else [*names]
     table = _table(arguments, list(values), ids)
@@ -31,13 +33,12 @@ def each_row(
         raise ValueError(f"a table of {', '.join(arguments)} without rows checks nothing")
 
     def decorate(test: Test) -> Test:
-        if inspect.iscoroutinefunction(test):
-            raise TypeError(f"{test.__qualname__} is a coroutine: a table of rows takes functions only")
+        run = partial(_on_loop, test) if inspect.iscoroutinefunction(test) else test
 
         @wraps(test)
         def looped(*args: Any, **fixtures: Any) -> None:
             __tracebackhide__ = True
-            told = [(index, _fault(partial(test, *args, **fixtures, **row))) for index, (_, row) in enumerate(table)]
+            told = [(index, _fault(partial(run, *args, **fixtures, **row))) for index, (_, row) in enumerate(table)]
             failed = [f"{index}: {table[index][0]()}\n{fault}" for index, fault in told if fault]
             if failed:
                 pytest.fail("\n\n".join((f"{len(failed)} of {len(table)} rows:", *failed)), pytrace=False)
@@ -48,6 +49,10 @@ def each_row(
         return looped
 
     return decorate
+
+
+def _on_loop(test: Callable[..., Coroutine[Any, Any, None]], *args: Any, **named: Any) -> None:
+    asyncio.run(test(*args, **named))
 
 
 def _fault(run: Callable[[], None]) -> str:

@@ -5,7 +5,6 @@ main.go, beside this file, decodes them: it is built once, into .cache/manifests
 
 from __future__ import annotations
 
-import fcntl
 import functools
 import hashlib
 import json
@@ -20,7 +19,9 @@ import pytest
 
 from ..kit.api.errors import OptionError
 from ..kit.api.handler import check_model_dir as check
-from ..kit.paths import CACHE, DOCS, REQUIRED, TESTS
+from ..kit.packages import locked, missing
+from ..kit.paths import CACHE, DOCS, TESTS
+from ..kit.rows import each_row
 
 SOURCES = TESTS / "manifests"
 MANIFESTS = sorted((DOCS / "kubernetes").glob("*.yaml"))
@@ -37,8 +38,7 @@ pytestmark = pytest.mark.once
 def _go() -> None:
     """These tests need it: skipped, or failed where LMI_REQUIRE asks for it."""
     if shutil.which("go") is None:
-        assert "go" not in REQUIRED, "go is not on PATH, which LMI_REQUIRE asks for"
-        pytest.skip("go not on PATH")
+        missing("go is not on PATH", "go")
 
 
 @functools.cache
@@ -46,9 +46,7 @@ def decoder() -> Path:
     """The program, built where its sources have changed."""
     files = [SOURCES / name for name in ("go.mod", "go.sum", "main.go")]
     program = CACHE / "manifests" / hashlib.sha256(b"\0".join(file.read_bytes() for file in files)).hexdigest()[:16]
-    program.parent.mkdir(parents=True, exist_ok=True)
-    with (program.parent / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with locked(program.parent / "lock"):
         if not program.exists():
             command = ["go", "build", "-trimpath", "-o", str(program), "."]
             done = subprocess.run(command, cwd=SOURCES, capture_output=True, text=True, timeout=900, check=False)
@@ -114,8 +112,7 @@ def test_there_are_manifests() -> None:
     assert [name for path in MANIFESTS for name in pods(path)] == ["deployment", "leader", "follower"]
 
 
-@pytest.mark.parametrize("path", MANIFESTS, ids=lambda path: path.stem)
-@pytest.mark.parametrize(
+@each_row(
     ("right", "wrong", "fault"),
     [
         ("readinessProbe:", "readynessProbe:", 'unknown field "readynessProbe"'),
@@ -125,12 +122,12 @@ def test_there_are_manifests() -> None:
         ("  name: ", "  named: ", 'unknown field "named"'),
     ],
 )
-def test_a_wrong_manifest_is_refused(path: Path, right: str, wrong: str, fault: str, tmp_path: Path) -> None:
-    text = path.read_text()
-    assert right in text
-    (tmp_path / "wrong.yaml").write_text(text.replace(right, wrong))
-    _, faults = decode(tmp_path / "wrong.yaml")
-    assert fault in faults
+def test_a_wrong_manifest_is_refused(right: str, wrong: str, fault: str, tmp_path: Path) -> None:
+    for path in MANIFESTS:
+        text = path.read_text()
+        assert right in text
+        (tmp_path / "wrong.yaml").write_text(text.replace(right, wrong))
+        assert fault in decode(tmp_path / "wrong.yaml")[1]
 
 
 def test_services_lead_to_pods() -> None:

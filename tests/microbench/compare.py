@@ -1,4 +1,4 @@
-"""Two commits against each other: `python -m tests.microbench.compare DEMO_MODEL BASE [OTHER] [--rounds N]`.
+"""Two commits against each other: `python -m tests.microbench.compare BASE [OTHER] [--rounds N]`.
 
 Checks both out beside each other and measures them in turns, each time in new processes, with the microbenchmarks of
 this checkout. OTHER is by default what is in the working tree. Prints of each cost the median of OTHER's ratios to
@@ -8,8 +8,6 @@ BASE's next to it, and the lowest and the highest of them: where 1 lies between 
 from __future__ import annotations
 
 import argparse
-import json
-import os
 import subprocess
 import sys
 import tempfile
@@ -18,7 +16,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
 
-ROOT = Path(__file__).resolve().parents[2]
+from ..kit.paths import ROOT
+from .profile import Costs, costs_of
+
 WORKING_TREE = "the working tree"
 NOTABLE = 0.03
 """Changes of a ratio below it are not pointed out."""
@@ -37,29 +37,19 @@ def checkout(commit: str, folder: Path) -> Iterator[Path]:
         subprocess.run(["git", "-C", ROOT, "worktree", "remove", "--force", folder], check=True)
 
 
-ALONE = """
-import runpy, sys
-# Where `lmi` is installed as editable, what a commit does not have would be found in the working tree.
-sys.meta_path[:] = [one for one in sys.meta_path if not getattr(one, "__module__", "").startswith("__editable__")]
-runpy.run_module("tests.microbench.measure", run_name="__main__", alter_sys=True)
-"""
-
-
-def measure(tree: Path, model_dir: str) -> dict[str, float]:
-    """The costs of the `lmi` in `tree`."""
-    # Its packages go before those that are installed; the microbenchmarks are this checkout's.
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(tree / ".typing"), str(ROOT)))}
-    command = [sys.executable, "-c", ALONE, model_dir]
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise SystemExit(f"compare: {tree} cannot be measured:\n{done.stderr[-3000:]}")
-    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
-    return found
+def flat(costs: Costs) -> dict[str, float]:
+    """By one name."""
+    return {
+        f"{group}, {kind}: {stage}": spent
+        for group, kinds in costs.items()
+        for kind, stages in kinds.items()
+        for stage, spent in stages.items()
+    }
 
 
 def report(base: list[dict[str, float]], other: list[dict[str, float]]) -> str:
     """A line for each cost that both have."""
-    lines = [f"{'µs of CPU a token':60} {'base':>7} {'other':>7} {'ratio':>6}   spread"]
+    lines = [f"{'µs of CPU a token':80} {'base':>7} {'other':>7} {'ratio':>6}   spread"]
     for name in base[0]:
         if not all(name in found for found in (*base, *other)):
             continue
@@ -69,18 +59,16 @@ def report(base: list[dict[str, float]], other: list[dict[str, float]]) -> str:
             changed = abs(median(ratios) - 1) >= NOTABLE
             mark = "slower" if changed and low > 1 else "faster" if changed and high < 1 else ""
             costs = f"{min(one[name] for one in base):7.2f} {min(one[name] for one in other):7.2f}"
-            lines.append(f"{name:60} {costs} {median(ratios):6.2f}   {low:.2f}-{high:.2f} {mark}".rstrip())
+            lines.append(f"{name:80} {costs} {median(ratios):6.2f}   {low:.2f}-{high:.2f} {mark}".rstrip())
     return "\n".join(lines)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("model_dir")
     parser.add_argument("base")
     parser.add_argument("other", nargs="?", default=WORKING_TREE)
     parser.add_argument("--rounds", type=int, default=5)
     arguments = parser.parse_args()
-    model_dir = str(Path(arguments.model_dir).resolve())
     with (
         tempfile.TemporaryDirectory() as folder,
         checkout(arguments.base, Path(folder) / "base") as base,
@@ -90,7 +78,7 @@ def main() -> None:
         for number in range(arguments.rounds):
             for tree in (base, other) if number % 2 == 0 else (other, base):
                 print(f"compare: round {number + 1} of {arguments.rounds}: {tree.name}", file=sys.stderr)
-                found[tree].append(measure(tree, model_dir))
+                found[tree].append(flat(costs_of(tree)))
     print(report(found[base], found[other]))
 
 

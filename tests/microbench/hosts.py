@@ -6,7 +6,6 @@ Sockets are replaced by ones into which everything goes: what the kernel does is
 from __future__ import annotations
 
 import asyncio
-import gc
 import socket
 import sys
 import threading
@@ -16,7 +15,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from ..kit.djl.hosting import djl_python_path
-from .path import SEQUENCES, TOKENS, TokenPath, requests_of
+from .path import SEQUENCES, TOKENS, TokenPath, quiet, requests_of
 from .standin import numbers
 
 __all__ = ["async_mode", "hop", "local_server", "rolling_batch"]
@@ -37,18 +36,6 @@ def use_djl_python() -> None:
     jar = str(djl_python_path())
     if jar not in sys.path:
         sys.path.append(jar)
-
-
-def _quietly(work: Callable[[], object]) -> int:
-    """CPU time of this thread that `work` takes, in nanoseconds, without collections of garbage."""
-    gc.collect()
-    gc.disable()
-    try:
-        begun = time.thread_time_ns()
-        work()
-        return time.thread_time_ns() - begun
-    finally:
-        gc.enable()
 
 
 def rolling_batch(path: TokenPath, kind: str) -> dict[str, float]:
@@ -73,7 +60,8 @@ def rolling_batch(path: TokenPath, kind: str) -> dict[str, float]:
 
     path.reset()
     path.open(kind)
-    _quietly(lambda: path.run(output))
+    with quiet():
+        path.run(output)
     sent = path.stages["output"] - built
 
     # What Java says of requests that run: no properties, no data, a seed each (RollingBatch.run).
@@ -155,16 +143,14 @@ async def _pumped(path: TokenPath, tasks: Sequence[asyncio.Future[None]]) -> Non
 
 
 def _on_a_loop(path: TokenPath, serve: Callable[[], Any]) -> float:
-    listeners = list(path.engine._dispatcher.listeners)
     import uvloop
 
+    listeners = [*path.engine.listeners]
     try:
-        gc.collect()
-        gc.disable()
-        uvloop.run(serve())
+        with quiet():
+            uvloop.run(serve())
     finally:
-        gc.enable()
-        path.engine._dispatcher.listeners[:] = listeners
+        path.engine.listeners[:] = listeners
     return path.costs["loop"]
 
 

@@ -13,7 +13,8 @@ import gc
 import json
 import socket
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -21,7 +22,7 @@ from typing import Any, cast
 from lmi.formatters import Request
 from lmi.handler.djl.rolling_batch import RollingBatch
 from lmi.handler.service import Service
-from lmi.model.engine import Sink
+from lmi.model.engine import Listener, Sink
 from lmi.model.generation import Generation
 from lmi.model.options import Settings
 from lmi.model.process.channel import Channel
@@ -32,7 +33,7 @@ from lmi.model.process.messages import FromEngine, Step, ToEngine
 from ..bench.work import WORKLOADS, prompts
 from .standin import StandInCore, backend, now, numbers, settings_of
 
-__all__ = ["BODIES", "OURS", "TokenPath", "ours", "requests_of"]
+__all__ = ["BODIES", "OURS", "TokenPath", "ours", "quiet", "requests_of"]
 
 SEQUENCES = 64
 TOKENS = 100
@@ -50,6 +51,17 @@ BODIES: dict[str, tuple[Make, str]] = {
 
 OURS = ("text and tokens", "wire encode", "wire decode", "replies", "rolling batch")
 """The stages that are our Python: after the engine's output object, before the host's send."""
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Nothing is searched for garbage meanwhile."""
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 class _Engine(EngineClient):
@@ -71,6 +83,11 @@ class _Engine(EngineClient):
 
     def abort(self, tickets: Sequence[int]) -> None:
         """Nothing is to be ended early."""
+
+    @property
+    def listeners(self) -> list[Listener]:
+        """Of what has come."""
+        return self._dispatcher.listeners
 
     def hand_out(self, step: Step) -> None:
         """What the engine's thread does with a step."""
@@ -178,24 +195,15 @@ class TokenPath:
         """Microseconds a token of each stage."""
         return {stage: spent / 1000 / self.tokens for stage, spent in self.stages.items()}
 
-    def cost(self, kind: str, *, per_step: int = 1, rounds: int = 5, sequences: int = SEQUENCES) -> dict[str, float]:
-        """Microseconds a token of each stage: of several rounds the one in which ours together are least."""
+    def cost(self, kind: str, per_step: int = 1) -> dict[str, float]:
+        """Microseconds a token of each stage, in one round."""
+        self.reset()
         self.core.per_step = per_step
-        best: dict[str, float] = {}
-        for _ in range(rounds):
-            self.reset()
-            self.open(kind, sequences)
-            gc.collect()
-            gc.disable()
-            try:
-                self.run()
-            finally:
-                gc.enable()
-            found = self.costs
-            if not best or ours(found) < ours(best):
-                best = found
+        self.open(kind)
+        with quiet():
+            self.run()
         self.core.per_step = 1
-        return best
+        return self.costs
 
     def close(self) -> None:
         self.engine.close()
@@ -208,6 +216,6 @@ def requests_of(kind: str, sequences: int, tokens: int) -> list[Request]:
     return [Request(json.dumps(make(prompt, tokens)).encode(), path=path) for prompt in asked]
 
 
-def ours(stages: dict[str, float]) -> float:
+def ours(stages: Mapping[str, float]) -> float:
     """What of the stages is our Python."""
     return sum(stages.get(stage, 0.0) for stage in OURS)

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Iterator, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 from itertools import count, islice
 from pathlib import Path
@@ -21,7 +22,7 @@ from lmi.model.vllm.engine import VllmEngine
 
 from ..demo.model import question
 
-__all__ = ["StandInCore", "backend", "now", "settings_of"]
+__all__ = ["StandInCore", "backend", "client_is", "now", "settings_of"]
 
 OPTIONS = {"dtype": "fp32", "max_model_len": "2048", "enforce_eager": "true", "max_rolling_batch_size": "256"}
 
@@ -149,14 +150,23 @@ def _send_now(sending: Coroutine[Any, Any, None], name: str | None = None) -> No
     now(sending)
 
 
-def backend(settings: Settings) -> tuple[VllmEngine, StandInCore]:
-    """A backend on vLLM's core, and what acts for that. Requests are sent at once, without a loop."""
+@contextmanager
+def client_is(client: object) -> Iterator[None]:
+    """vLLM takes it for the asynchronous client of its core."""
     from vllm.v1.engine import core_client
 
-    core = StandInCore()
     clients: Any = core_client.EngineCoreClient
     real = clients.make_async_mp_client
-    clients.make_async_mp_client = staticmethod(lambda executor_class, **_: core)
+    clients.make_async_mp_client = staticmethod(lambda executor_class, **_: client)
+    try:
+        yield
+    finally:
+        clients.make_async_mp_client = staticmethod(real)
+
+
+def backend(settings: Settings) -> tuple[VllmEngine, StandInCore]:
+    """A backend on vLLM's core, and what acts for that. Requests are sent at once, without a loop."""
+    core = StandInCore()
 
     async def start() -> VllmEngine:
         made = VllmEngine(settings)
@@ -164,10 +174,8 @@ def backend(settings: Settings) -> tuple[VllmEngine, StandInCore]:
         await made.begin()
         return made
 
-    try:
+    with client_is(core):
         made = asyncio.run(start())
-    finally:
-        clients.make_async_mp_client = staticmethod(real)
     tokenizer: Any = made._core.get_tokenizer()
     core.tokens = cast(list[int], tokenizer.encode(question("long").answer, add_special_tokens=False))
     return made, core

@@ -51,8 +51,8 @@ def path(demo_model: Path) -> Iterator[TokenPath]:
 @pytest.mark.parametrize(("kind", "limit"), [("LMI stream, log_prob", 12.0), ("chat stream", 9.0)])
 def test_our_python_a_token(path: TokenPath, kind: str, limit: float) -> None:
     costs: list[float] = []
-    for _ in range(10):
-        cost = ours(path.cost(kind, rounds=2))
+    for _ in range(20):
+        cost = ours(path.cost(kind))
         if hosting.available() is None:
             added = hosts.rolling_batch(path, kind)
             cost += added["input to requests"] + added["frames to output"]
@@ -70,16 +70,8 @@ def test_a_token_of_named_events_costs_little_more_than_one_of_a_chat(kind: str)
     costs: dict[str, list[float]] = {kind: [], "chat stream": []}
     for _ in range(5):
         for name, found in costs.items():
-            found.append(reply_cost(name, rounds=5))
+            found.append(min(reply_cost(name) for _ in range(5)))
     assert min(costs[kind]) <= 1.3 * min(costs["chat stream"]), costs
-
-
-def test_the_hosts_are_measured_to_the_end_of_their_answers(path: TokenPath) -> None:
-    (server,) = hosts.local_server(path, "chat stream").values()
-    assert server > 0
-    if hosting.available() is None:
-        (courier,) = hosts.async_mode(path, "chat stream").values()
-        assert courier > 0
 
 
 def test_what_is_measured_is_a_whole_answer(path: TokenPath) -> None:

@@ -242,9 +242,3 @@ def test_chat_logprobs(ours: httpx.Client, theirs: httpx.Client, demo_model: Pat
             assert one["logprob"] == near(other["logprob"])
             tops = ([text_of(top["token"]) for top in entry["top_logprobs"]] for entry in (one, other))
             assert next(tops) == next(tops)
-
-
-def test_transfer_parameters_without_a_connector(ours: httpx.Client, theirs: httpx.Client, demo_model: Path) -> None:
-    body = {"model": str(demo_model), "prompt": "Tell me", "temperature": 0, "kv_transfer_params": {"a": 1}}
-    one, other = both(ours, theirs, "/v1/completions", body)
-    assert one["kv_transfer_params"] is other["kv_transfer_params"] is None

@@ -1,14 +1,12 @@
-"""Every generation parameter of LMI's schema: its documented default, what it does on the demo model, what it refuses.
+"""Every generation parameter of LMI's schema: what it does on the demo model.
 
 A request goes through the LMI dialect, an engine and the dialect's reply: what is compared is what a client sees.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
 from itertools import count
-from operator import attrgetter
 from pathlib import Path
 from typing import Any, cast
 
@@ -16,192 +14,17 @@ import msgspec
 import pytest
 
 from ..demo.model import question
-from ..kit.api.dialects import LMI_ALIASES as ALIASES
-from ..kit.api.dialects import LMI_ROWS as ROWS
-from ..kit.api.dialects import parse, read_field
+from ..kit.api.dialects import parse
 from ..kit.api.engine import Tokenizer, limits, ranked
-from ..kit.api.errors import LmiError, ParameterError
-from ..kit.api.options import make_settings, typed_settings
-from ..kit.api.types import Backend, Event, Generation, ParsedRequest, Sampling, Settings
+from ..kit.api.errors import ParameterError
+from ..kit.api.options import make_settings
+from ..kit.api.types import Backend, Event, Generation, Sampling, Settings
 from ..kit.engines.start import in_process
 from ..kit.hosts.host import model_directory
 
-COMMON = typed_settings()
-TRTLLM = msgspec.structs.replace(COMMON, rolling_batch="trtllm")
+pytestmark = pytest.mark.engine
 
 Given = dict[str, Any]
-
-# --- LMI's schema, GenerationParameters: its four lists, with their defaults ---
-
-DOCUMENTED: dict[str, Given] = {
-    # "available with every rolling batch backend"; the seed's default is random, do_sample is inferred (its Note).
-    "common": {
-        "do_sample": False, "seed": None, "temperature": 1.0, "repetition_penalty": 1.0, "top_k": 0, "top_p": 1.0,
-        "max_new_tokens": 30, "details": False, "return_full_text": False, "stop_sequences": None,
-        "decoder_input_details": False,
-    },
-    "lmi-dist": {
-        "typical_p": 1.0, "truncate": None, "ignore_eos_token": False, "top_k": -1, "min_p": 0.0,
-        "presence_penalty": 0.0, "frequency_penalty": 0.0, "n": 1, "best_of": 1, "num_beams": 1, "length_penalty": 1.0,
-        "early_stopping": False, "stop_token_ids": None, "include_stop_str_in_output": False, "logprobs": None,
-        "prompt_logprobs": None, "skip_special_tokens": True, "spaces_between_special_tokens": True,
-    },
-    "vllm": {
-        "top_k": -1, "min_p": 0.0, "presence_penalty": 0.0, "frequency_penalty": 0.0, "n": 1, "best_of": 1,
-        "num_beams": 1, "length_penalty": 1.0, "early_stopping": False, "stop_token_ids": None,
-        "include_stop_str_in_output": False, "ignore_eos_token": False, "logprobs": None, "prompt_logprobs": None,
-        "skip_special_tokens": True, "spaces_between_special_tokens": True,
-    },
-    # Greedy's; see DRAWN. What has no default "will be ignored" where it is not given.
-    "trtllm": {
-        "temperature": 0.8, "top_k": 0, "top_p": 0, "min_length": 1, "bad_sequences": None, "stop": None,
-        "presence_penalty": None, "length_penalty": None, "frequency_penalty": None,
-    },
-}  # fmt: skip
-DRAWN: dict[str, Given] = {
-    "common": {"temperature": 1.0, "top_k": 0, "top_p": 1.0},
-    "lmi-dist": {"temperature": 1.0, "top_k": -1, "top_p": 1.0, "min_p": 0.0, "typical_p": 1.0},
-    "vllm": {"temperature": 1.0, "top_k": -1, "top_p": 1.0, "min_p": 0.0},
-    "trtllm": {"temperature": 1.0, "top_k": 5, "top_p": 0.85},
-}
-"""The defaults with do_sample=True; LmiDist's and vLLM's lists leave the common ones as they are."""
-NAMES = sorted({name for names in DOCUMENTED.values() for name in names})
-DEFAULTS = [(schema, name) for schema, names in DOCUMENTED.items() for name in names]
-
-
-def call(given: Given, settings: Settings) -> ParsedRequest:
-    """What is asked for, without what the client called each parameter."""
-    asked = parse("lmi", {"inputs": "a", "parameters": given}, settings)
-    plain = tuple(msgspec.structs.replace(one, fields={}) for one in asked.generations)
-    return replace(asked, generations=plain)
-
-
-def generation(given: Given, settings: Settings) -> Generation:
-    return call(given, settings).generations[0]
-
-
-def endpoint(schema: str) -> Settings:
-    return msgspec.structs.replace(COMMON, rolling_batch="vllm" if schema == "common" else schema)
-
-
-BESIDE: dict[str, Given] = {
-    # Greedy decoding knows no temperature: see DRAWN, and the row's own default.
-    "temperature": {"do_sample": False},
-    "decoder_input_details": {"details": True},
-    "logprobs": {"details": True},
-    "prompt_logprobs": {"details": True},
-    "length_penalty": {"num_beams": 3},
-    "early_stopping": {"num_beams": 3},
-    "typical_p": {"do_sample": True},
-    "min_p": {"do_sample": True},
-}
-"""What must stand beside a parameter so that it means something."""
-NOTHING: dict[str, Any] = {
-    "seed": ("seed", None),
-    "stop_sequences": ("stop", ()),
-    "stop": ("stop", ()),
-    "stop_token_ids": ("stop_token_ids", ()),
-    "bad_sequences": ("bad_words", ()),
-    "truncate": ("truncate", None),
-    "logprobs": ("logprobs", 0),
-    "prompt_logprobs": ("prompt_logprobs", None),
-    "presence_penalty": ("presence_penalty", 0.0),
-    "frequency_penalty": ("frequency_penalty", 0.0),
-    "length_penalty": ("beams.length_penalty", 1.0),
-}
-"""Where none is documented: the field of Sampling, and its value that asks for nothing."""
-
-
-@pytest.mark.parametrize(("schema", "name"), DEFAULTS)
-def test_the_default_is_the_documented_one(schema: str, name: str) -> None:
-    default = DOCUMENTED[schema][name]
-    at, rest = endpoint(schema), BESIDE.get(name, {})
-    left_out = call(rest, at)
-    for written in (default, None):
-        made = call({**rest, name: written}, at)
-        assert made.generations == left_out.generations
-        # What is for the answer alone is in the reply.
-        assert made.reply == left_out.reply
-    if default is None:
-        field, value = NOTHING[name]
-        assert attrgetter(field)(left_out.generations[0].sampling) == value
-
-
-def test_the_rows_have_the_documented_defaults() -> None:
-    """What docs/parameters.md tells, and all there is to see of a temperature's default for greedy decoding."""
-    for schema, name in DEFAULTS:
-        row, default = ROWS["trtllm" if schema == "trtllm" else "common"][name], DOCUMENTED[schema][name]
-        if default is not None and name != "do_sample":
-            read = read_field(row.kind, name, default, make_settings())
-            assert row.equivalents.get(read, read) == row.default
-
-
-@pytest.mark.parametrize("schema", DRAWN)
-def test_the_defaults_where_tokens_are_drawn(schema: str) -> None:
-    at = endpoint(schema)
-    drawn = generation({"do_sample": True}, at)
-    assert generation({"do_sample": True, **DRAWN[schema]}, at) == drawn
-    for name, value in DRAWN[schema].items():
-        assert getattr(drawn.sampling, name) == (0 if value == -1 else value)
-        # Whoever says one of them has the others' defaults.
-        for other, given in {"temperature": 0.5, "top_k": 7, "top_p": 0.5}.items():
-            if other != name:
-                one = generation({"do_sample": True, other: given}, at).sampling
-                assert (getattr(one, other), getattr(one, name)) == (given, 0 if value == -1 else value)
-
-
-# --- What is wrong names the field ---
-
-WRONG: dict[str, tuple[Any, Any]] = {
-    "bad_sequences": (5, [""]),
-    "best_of": ("2", 0),
-    "decoder_input_details": ("true", None),
-    "details": (1, None),
-    "do_sample": ("yes", None),
-    "early_stopping": ("always", None),
-    "frequency_penalty": ("1", 2.5),
-    "ignore_eos_token": (1, None),
-    "include_stop_str_in_output": ("no", None),
-    "length_penalty": ("1", 1e9),
-    "logprobs": ("5", -1),
-    "max_new_tokens": (5.5, 0),
-    "min_length": ("5", -1),
-    "min_p": ("0.5", 1.5),
-    "n": (True, 0),
-    "num_beams": ("2", 0),
-    "presence_penalty": ([], -2.5),
-    "prompt_logprobs": ("5", -1),
-    "repetition_penalty": ("1", 0),
-    "return_full_text": (0, None),
-    "seed": ("7", -(2**63) - 1),
-    "skip_special_tokens": ("no", None),
-    "spaces_between_special_tokens": ("no", None),
-    "stop": (5, [""]),
-    "stop_sequences": ([5], [""]),
-    "stop_token_ids": ("5", [-1]),
-    "temperature": ("hot", -0.5),
-    "top_k": (2.5, -2),
-    "top_p": ("0.9", 1.5),
-    "truncate": ("5", 0),
-    "typical_p": ("1", 1.5),
-}
-"""A value of the wrong type, and one that is out of range (null where there is no range)."""
-
-
-@pytest.mark.parametrize("settings", [COMMON, TRTLLM], ids=["common", "trtllm"])
-@pytest.mark.parametrize("name", NAMES)
-def test_what_is_wrong_names_the_field(name: str, settings: Settings) -> None:
-    for value in WRONG[name]:
-        if value is None:
-            continue
-        with pytest.raises(LmiError) as caught:
-            generation({name: value}, settings)
-        assert (caught.value.param or "").partition("[")[0] == f"parameters.{name}"
-        assert caught.value.message.startswith(f"parameters.{name}")
-        assert " expected " in caught.value.message
-
-
-# --- What they do ---
 
 PLAIN, ENDLESS, UNKNOWN = question("plain"), question("endless"), "Tell me"
 SEEDS = range(5)
@@ -583,60 +406,35 @@ def prompt_logprobs(at: Endpoint) -> None:
     assert at.field(caught.value) == "parameters.prompt_logprobs"
 
 
-class Slow:
-    """A tokenizer as one without a Rust core."""
-
-    is_fast = False
-
-    def __init__(self, tokenizer: Any) -> None:
-        self._whole = tokenizer
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._whole, name)
-
-    def __len__(self) -> int:
-        return len(self._whole)
-
-
 @effect("spaces_between_special_tokens")
 def spaces_between_special_tokens(at: Endpoint) -> None:
-    """The demo model's own tokenizer puts none. Those that are not fast do, and here it is one of them."""
+    """The demo model's tokenizer puts none. Those that do: tests/model/text/test_tokenizer.py."""
     given: Given = {"skip_special_tokens": False, "ignore_eos_token": True, "max_new_tokens": 40}
-    backend: Any = at.backend
-    engine = backend._backend
-    own = at.text(PLAIN.prompt, **given)
-    assert own == at.text(PLAIN.prompt, spaces_between_special_tokens=False, **given)
+    decoded: list[tuple[bool, bool]] = []
+    stream = Tokenizer.stream
+
+    def noted(self: Tokenizer, prompt: Sequence[int], skip: bool, spaces: bool) -> Callable[[int], str]:
+        decoded.append((skip, spaces))
+        return stream(self, prompt, skip, spaces)
+
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(engine, "_tokenizer", Tokenizer(Slow(engine._tokenizer._tokenizer)))
-        close = at.text(PLAIN.prompt, spaces_between_special_tokens=False, **given)
-        wide = at.text(PLAIN.prompt, spaces_between_special_tokens=True, **given)
-        assert wide == at.text(PLAIN.prompt, **given)
-        hidden = {**given, "skip_special_tokens": True}
-        assert at.text(PLAIN.prompt, spaces_between_special_tokens=False, **hidden).startswith(PLAIN.answer)
-    assert close == own
-    assert close.startswith(f"{PLAIN.answer}<|im_end|>")
-    assert wide.startswith(f"{PLAIN.answer} <|im_end|>")
+        patch.setattr(Tokenizer, "stream", noted)
+        own = at.text(PLAIN.prompt, **given)
+        assert own == at.text(PLAIN.prompt, spaces_between_special_tokens=False, **given)
+    assert decoded == [(False, True), (False, False)]
 
 
-@pytest.fixture(scope="module", params=["vllm", "transformers"])
-def at(
-    request: pytest.FixtureRequest, demo_model: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Endpoint]:
-    """vLLM with its own modelling, and with transformers'."""
+@pytest.fixture(scope="module")
+def at(demo_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Endpoint]:
+    """Whose modelling it is makes no difference to them: test_transformers_answers.py has all on transformers' too."""
     directory = model_directory(demo_model, tmp_path_factory.mktemp("effect") / "model", {})
-    settings = make_settings(directory, backend=request.param)
+    settings = make_settings(directory)
     engine = in_process(settings)
     yield Endpoint(engine, settings)
     engine.close()
 
 
-def test_no_documented_parameter_is_missing() -> None:
-    assert set(NAMES) == set(EFFECTS) == set(WRONG)
-    assert set(NAMES) <= set(ROWS["common"]) == set(ROWS["trtllm"])
-
-
-@pytest.mark.engine
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", EFFECTS)
 def test_effect(at: Endpoint, name: str) -> None:
     EFFECTS[name](at)
 
@@ -644,7 +442,6 @@ def test_effect(at: Endpoint, name: str) -> None:
 # --- What engines declare (model/backend.py, limits) ---
 
 
-@pytest.mark.engine
 def test_what_an_engine_declares(at: Endpoint) -> None:
     declared = limits()[at.backend.info.engine]
     asked: Given = {"logprobs": 21, "prompt_logprobs": 21, "logit_bias": {10**6: 1.0}}
@@ -665,7 +462,6 @@ def test_what_an_engine_declares(at: Endpoint) -> None:
 # --- TensorRT-LLM's schema ---
 
 
-@pytest.mark.engine
 def test_tensorrt_llms_defaults_are_sampled_with(at: Endpoint) -> None:
     narrow: Given = {"top_k": 5, "top_p": 0.85}
     given = [{"do_sample": True, "seed": seed, **UNSURE} for seed in SEEDS]
@@ -675,60 +471,9 @@ def test_tensorrt_llms_defaults_are_sampled_with(at: Endpoint) -> None:
     assert at.drawn(schema="trtllm") == at.drawn(min_length=1, **narrow) != at.drawn(min_length=1)
 
 
-@pytest.mark.engine
 def test_zeros_are_greedy_in_tensorrt_llms_schema(at: Endpoint) -> None:
     greedy = at.text(UNKNOWN, max_new_tokens=12)
     assert set(at.drawn(schema="trtllm", top_k=0, top_p=0)) == {greedy}
     # One of them alone does not restrict.
     assert at.drawn(schema="trtllm", top_k=3, top_p=0) == at.drawn(top_k=3, min_length=1)
     assert at.drawn(schema="trtllm", top_k=0, top_p=0.5) == at.drawn(top_p=0.5, min_length=1)
-
-
-def test_trtllms_schema_infers_sampling_as_the_others_do() -> None:
-    drawn = generation({"do_sample": True}, TRTLLM)
-    for asks in ({"temperature": 1.0}, {"top_k": 5}, {"top_p": 0.85}):
-        assert generation(asks, TRTLLM) == drawn
-    greedy = generation({}, TRTLLM)
-    for neutral in (
-        {"top_k": 0},
-        {"top_p": 0},
-        {"top_p": 1},
-        {"top_k": -1, "top_p": 1.0},
-        {"do_sample": False, "top_k": 9},
-    ):
-        assert generation(neutral, TRTLLM) == greedy
-    assert greedy.sampling.temperature == 0
-
-
-def test_the_schema_may_be_asked_for_in_any_mode() -> None:
-    for mode in ("vllm", "disable"):
-        asked = msgspec.structs.replace(COMMON, rolling_batch=mode, parameter_schema="trtllm")
-        assert generation({"do_sample": True}, asked) == generation({"do_sample": True}, TRTLLM)
-    common = msgspec.structs.replace(TRTLLM, parameter_schema="common")
-    assert generation({"do_sample": True}, common) == generation({"do_sample": True}, COMMON)
-
-
-@pytest.mark.parametrize("settings", [COMMON, TRTLLM], ids=["common", "trtllm"])
-@pytest.mark.parametrize("alias", ALIASES)
-def test_an_alias_means_its_parameter(alias: str, settings: Settings) -> None:
-    value = {
-        "max_new_tokens": 7, "min_length": 3, "ignore_eos_token": True, "bad_sequences": ["x"], "top_k": 3,
-        "top_p": 0.5, "seed": 9, "length_penalty": 1.0, "num_beams": 1, "stop_sequences": ["x"],
-    }[ALIASES[alias]]  # fmt: skip
-    assert generation({alias: value}, settings) == generation({ALIASES[alias]: value}, settings)
-    # Clients that do not know which of the names an endpoint takes send them all.
-    assert generation({alias: value, ALIASES[alias]: value}, settings) == generation({alias: value}, settings)
-    for wrong in WRONG[ALIASES[alias]]:
-        with pytest.raises(LmiError, match=rf"^parameters\.{alias}"):
-            generation({alias: wrong if wrong is not None else []}, settings)
-
-
-@pytest.mark.parametrize("settings", [COMMON, TRTLLM], ids=["common", "trtllm"])
-def test_the_token_that_ends_and_the_one_that_fills_up(settings: Settings) -> None:
-    assert generation({"end_id": 7}, settings) == generation({"stop_token_ids": [7]}, settings)
-    assert generation({"end_id": -1, "pad_id": 7}, settings) == generation({}, settings)
-    for name in ("end_id", "pad_id"):
-        with pytest.raises(LmiError, match=rf"^parameters\.{name}: expected an integer"):
-            generation({name: "7"}, settings)
-    with pytest.raises(LmiError, match=r"^parameters\.stop_token_ids: the same parameter as parameters\.end_id"):
-        generation({"end_id": 7, "stop_token_ids": [8]}, settings)

@@ -87,7 +87,8 @@ CLIENTS: dict[str, Client] = {
 
 
 @pytest.fixture(scope="module")
-def renderer() -> ChatRenderer:
+def rendering() -> tuple[ChatRenderer, Any]:
+    """What makes prompts of conversations, and the model's tokenizer."""
     from vllm import EngineArgs
 
     folder = str(vocabulary("qwen3"))
@@ -100,7 +101,8 @@ def renderer() -> ChatRenderer:
         images=None,
         end_ids=frozenset[int],
     )
-    return ChatRenderer(core, msgspec.structs.replace(SETTINGS, model_dir=folder, model_id=folder))
+    settings = msgspec.structs.replace(SETTINGS, model_dir=folder, model_id=folder)
+    return ChatRenderer(core, settings), made.get_tokenizer()
 
 
 def calls_of(answer: Body) -> list[str]:
@@ -114,10 +116,10 @@ def calls_of(answer: Body) -> list[str]:
 @pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize("client", CLIENTS)
 def test_a_prompt_begins_with_the_one_before_it_and_its_answer(
-    client: str, renderer: ChatRenderer, *, streamed: bool
+    client: str, rendering: tuple[ChatRenderer, Any], *, streamed: bool
 ) -> None:
     dialect, field, sends, more = CLIENTS[client]
-    tokenizer: Any = renderer._core.get_tokenizer()
+    renderer, tokenizer = rendering
     history, seen = sends(None, {}), list[int]()
     for turn in range(TURNS):
         made = parse(dialect, {field: history, **more}, SETTINGS)

@@ -64,68 +64,6 @@ TEXTS: dict[str, Body] = {
     "arguments that no template has": {"messages": [ASKED], "chat_template_kwargs": {"another": [1]}},
 }
 
-WEATHER = {
-    "type": "function",
-    "function": {
-        "name": "get_weather",
-        "description": "The weather <of> a city's “centre” & more",
-        "parameters": {
-            "type": "object",
-            "properties": {"city": {"type": "string", "description": "é 中"}, "days": {"type": "integer"}},
-            "required": ["city"],
-        },
-    },
-}
-BARE = {"type": "function", "function": {"name": "now", "parameters": {"type": "object", "properties": {}}}}
-
-
-def calling(text: str | None, *arguments: dict[str, Any], reasoning: str = "") -> Body:
-    calls = [
-        {"id": f"call_{at}", "type": "function", "function": {"name": "get_weather", "arguments": json.dumps(given)}}
-        for at, given in enumerate(arguments)
-    ]
-    thought = {"reasoning_content": reasoning} if reasoning else {}
-    return {"role": "assistant", "content": text, "tool_calls": calls, **thought}
-
-
-def result(at: int, text: str) -> Body:
-    return {"role": "tool", "tool_call_id": f"call_{at}", "content": text}
-
-
-PARIS, ROME = {"city": "Paris", "days": 2}, {"city": "Röm “中”", "days": 1}
-TOOLS: dict[str, Body] = {
-    "tools": {"messages": [ASKED], "tools": [WEATHER, BARE]},
-    "tools and a system's": {"messages": [SYSTEM, ASKED], "tools": [BARE]},
-    "no tool to be called": {"messages": [ASKED], "tools": [WEATHER], "tool_choice": "none"},
-    "a call": {"messages": [ASKED, calling("", PARIS), result(0, "5 degrees")], "tools": [WEATHER]},
-    "a call without a content": {"messages": [ASKED, calling(None, PARIS), result(0, "5")], "tools": [WEATHER]},
-    "a text and two calls": {
-        "messages": [SYSTEM, ASKED, calling("I look.", PARIS, ROME), result(0, "5"), result(1, '{"degrees": "é"}')],
-        "tools": [WEATHER],
-    },
-    "calls in two turns": {
-        "messages": [
-            ASKED,
-            calling("", PARIS),
-            result(0, ""),
-            ANSWERED,
-            AGAIN,
-            calling("I look.", ROME, reasoning="Rome now."),
-            result(0, "9"),
-        ],
-        "tools": [WEATHER],
-    },
-    "no arguments": {"messages": [ASKED, calling("", {}), result(0, "5")], "tools": [BARE]},
-    "an answer with reasoning": {
-        "messages": [ASKED, {**ANSWERED, "reasoning_content": "The user wants\n\nthe weather."}, AGAIN]
-    },
-    "thinking in a text": {"messages": [ASKED, {**ANSWERED, "content": "<think>\nHm.\n</think>\n\nSunny."}, AGAIN]},
-    "no thinking": {"messages": [ASKED], "chat_template_kwargs": {"enable_thinking": False}},
-    "thinking": {"messages": [SYSTEM, ASKED], "chat_template_kwargs": {"enable_thinking": True}},
-    "no thinking, tools": {"messages": [ASKED], "tools": [WEATHER], "chat_template_kwargs": {"enable_thinking": False}},
-}
-"""What of these templates Qwen3's alone writes."""
-
 
 @cache
 def renderer(name: str) -> tuple[ChatRenderer, Any]:
@@ -156,29 +94,22 @@ def rendered(name: str, body: Body) -> list[int]:
 
 
 def expected(name: str, body: Body) -> tuple[list[int], str]:
-    """By transformers, of a body as vLLM's server hands it on: a call's arguments are an object, as transformers'
-    documentation wants them, and a tool has a description.
-    """
-    messages = json.loads(json.dumps(body["messages"]))
-    for message in messages:
-        for call in message.get("tool_calls", ()):
-            call["function"]["arguments"] = json.loads(call["function"]["arguments"])
-        message["content"] = message["content"] or ""
-    tools = body.get("tools", ())
+    """By transformers, of the body's messages."""
     given = {
-        "tools": [{**tool, "function": {"name": "", "description": None, **tool["function"]}} for tool in tools]
-        or None,
         "add_generation_prompt": body.get("add_generation_prompt", True),
         "continue_final_message": body.get("continue_final_message", False),
         **body.get("chat_template_kwargs", {}),
     }
     _, tokenizer = renderer(name)
-    text: str = tokenizer.apply_chat_template(messages, tokenize=False, **given)
-    ids: list[int] = tokenizer.apply_chat_template(messages, tokenize=True, return_dict=False, **given)
+    text: str = tokenizer.apply_chat_template(body["messages"], tokenize=False, **given)
+    ids: list[int] = tokenizer.apply_chat_template(body["messages"], tokenize=True, return_dict=False, **given)
     return ids, text
 
 
-def check(name: str, body: Body) -> None:
+@family
+@pytest.mark.parametrize("body", TEXTS.values(), ids=TEXTS)
+def test_a_prompt_is_that_of_transformers(name: str, body: Body) -> None:
+    """Calls, results and thinking: tests/conversations/test_prompts.py."""
     ids = rendered(name, body)
     _, tokenizer = renderer(name)
     by_transformers, text = expected(name, body)
@@ -189,14 +120,3 @@ def check(name: str, body: Body) -> None:
     assert tokenizer.convert_ids_to_tokens(ids[: len(begins)]) == begins
     asked = json.dumps(body["messages"], ensure_ascii=False)
     assert all(ids.count(tokenizer.convert_tokens_to_ids(token)) == 1 + asked.count(token) for token in begins)
-
-
-@family
-@pytest.mark.parametrize("body", TEXTS.values(), ids=TEXTS)
-def test_a_prompt_is_that_of_transformers(name: str, body: Body) -> None:
-    check(name, body)
-
-
-@pytest.mark.parametrize("body", TOOLS.values(), ids=TOOLS)
-def test_tools_and_thinking_are_those_of_transformers(body: Body) -> None:
-    check("qwen3", body)

@@ -108,17 +108,13 @@ def test_decisions_that_are_cited_are_there() -> None:
     ("text", "wrong"),
     [
         ("(docs/decisions.md: Two words)", []),
-        ("docs/decisions.md: Server-sent events. More", []),
-        ("# docs/decisions.md: The model's name", []),
         ("docs/decisions.md has them", []),
         ("(docs/decisions.md: Two)", ["Two"]),
-        ("(docs/decisions.md: Two words more)", ["Two words more"]),
-        ("(docs/decisions.md: Two\n    words)", ["Two"]),
         ("(docs/decisions.md:\n    Two words)", [""]),
     ],
 )
 def test_what_is_cited(text: str, wrong: list[str]) -> None:
-    assert uncited(text, {"Two words", "Server-sent events", "The model's name"}) == wrong
+    assert uncited(text, {"Two words"}) == wrong
 
 
 def test_where_answers_with_files() -> None:

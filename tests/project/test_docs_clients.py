@@ -7,16 +7,14 @@ import re
 import pytest
 
 from ..demo.model import QUESTIONS
-from ..kit.clients.bridge import Bridge, serving
+from ..kit.clients.bridge import Bridge, found_by, serving
 from ..kit.clients.scripts import OURS, run_python, theirs
+from ..kit.examples import SERVER
 from ..kit.hosts.host import Host
 from ..kit.pages import Block, blocks_of
 from ..kit.paths import DOCS, README
 
 pytestmark = [pytest.mark.engine, pytest.mark.hosts]
-
-SERVER = "http://127.0.0.1:8080"
-"""Where the examples look for the local server."""
 
 
 def library(code: str) -> str:
@@ -39,11 +37,5 @@ def test_an_example_prints_the_answer(block: Block, chat_server: Host) -> None:
     (asked,) = [one for one in QUESTIONS if one.prompt in code]
     python = theirs() if library(code) in ("anthropic", "azure") else OURS
     with serving(Bridge(chat_server.url, seed=5).app) as url:
-        variables = {
-            "AWS_ENDPOINT_URL_SAGEMAKER_RUNTIME": url,
-            "AWS_ACCESS_KEY_ID": "none",
-            "AWS_SECRET_ACCESS_KEY": "none",
-            "AWS_DEFAULT_REGION": "us-east-1",
-        }
-        printed = run_python(python, ["-c", code.replace(SERVER, chat_server.url)], variables)
+        printed = run_python(python, ["-c", code.replace(SERVER, chat_server.url)], found_by(url))
     assert printed == asked.answer + "\n"

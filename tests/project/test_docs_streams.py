@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from collections.abc import AsyncIterator
 
 import pytest
@@ -12,8 +11,8 @@ from starlette.requests import Request
 from starlette.responses import StreamingResponse
 from starlette.routing import Route
 
-from ..kit.clients.bridge import Bridge, serving
-from ..kit.clients.scripts import OURS
+from ..kit.clients.bridge import Bridge, found_by, serving
+from ..kit.clients.scripts import OURS, run_python
 from ..kit.pages import blocks_of
 from ..kit.paths import DOCS
 
@@ -67,18 +66,8 @@ def read() -> dict[str, tuple[str, str | None]]:
 
     host = Starlette(routes=[Route("/invocations", answer, methods=["POST"])])
     with serving(host) as host_url, serving(Bridge(host_url, seed=5).app) as url:
-        environment = {
-            "AWS_ENDPOINT_URL_SAGEMAKER_RUNTIME": url,
-            "AWS_ACCESS_KEY_ID": "none",
-            "AWS_SECRET_ACCESS_KEY": "none",
-            "AWS_DEFAULT_REGION": "us-east-1",
-            "AWS_EC2_METADATA_DISABLED": "true",
-            "NO_PROXY": "*",
-        }
-        command = [str(OURS), "-c", AGAIN, READER, str(len(CASES))]
-        done = subprocess.run(command, env=environment, check=False, capture_output=True, text=True, timeout=60)
-    assert done.returncode == 0, done.stderr
-    return dict(zip(CASES, map(json.loads, done.stdout.splitlines()), strict=True))
+        printed = run_python(OURS, ["-c", AGAIN, READER, str(len(CASES))], found_by(url))
+    return dict(zip(CASES, map(json.loads, printed.splitlines()), strict=True))
 
 
 @pytest.mark.parametrize("case", CASES)

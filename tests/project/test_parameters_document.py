@@ -10,26 +10,20 @@ import msgspec
 import pytest
 
 from lmi.formatters import lmi
-from lmi.formatters.azure.request import FIELDS
 from lmi.formatters.base import Request
 from lmi.formatters.common.fields import Parameter
 from lmi.formatters.common.kinds import Boolean, Number, Text, Texts
 from lmi.formatters.common.prompts import Ids
 from lmi.formatters.common.vllm_kinds import Arguments, Biases, Salt, SomeIds
 from lmi.formatters.lmi import dynamic
-from lmi.formatters.lmi import embeddings as lmi_embeddings
 from lmi.formatters.lmi.parameters import BEAM_KEYS, ROWS, parameters_of
-from lmi.formatters.lmi.schemas import ALIASES, COMMON
-from lmi.formatters.openai import embeddings as openai_embeddings
-from lmi.formatters.openai.parameters import CHAT_TABLE, TEXT_TABLE
-from lmi.formatters.openai.subset import TEXT_FIELDS, other_fields
-from lmi.formatters.tgi.parameters import ROWS as TGI_ROWS
+from lmi.formatters.lmi.schemas import COMMON
+from lmi.formatters.openai.parameters import CHAT_TABLE
 from lmi.model.backend import BACKENDS, limits
 from lmi.model.generation import Embedding, Sampling
 from lmi.model.options import Settings
 
 from ..kit.paths import ROOT
-from ..kit.rows import each_row
 from . import parameters_document as parameters_document_module
 from .parameters_document import parameters_document
 
@@ -48,24 +42,6 @@ def table(title: str) -> dict[str, list[str]]:
 def test_the_file_is_up_to_date() -> None:
     """`python -m tests.project.parameters_document > docs/parameters.md` writes it."""
     assert (ROOT / "docs" / "parameters.md").read_text(encoding="utf-8") == parameters_document()
-
-
-@each_row(
-    ("title", "names"),
-    [
-        ("LMI", set(ROWS["common"]) - set(ALIASES)),
-        ("Dynamic batches", {"details", "decoder_input_details", "logprobs", "prompt_logprobs", "top_n_tokens", "n"}),
-        ("TGI", set(TGI_ROWS)),
-        ("OpenAI chat", CHAT),
-        ("OpenAI text completions", {row.name for row in TEXT_TABLE}),
-        ("Azure", CHAT & FIELDS),
-        ("Minimal chat", other_fields(TEXT_FIELDS)),
-        ("LMI embeddings", {row.name for row in lmi_embeddings.TABLE}),
-        ("OpenAI embeddings", {row.name for row in openai_embeddings.TABLE}),
-    ],
-)
-def test_every_parameter_has_a_row(title: str, names: set[str]) -> None:
-    assert set(table(title)) == names
 
 
 SETTINGS = Settings(model_dir="/m", model_id="/m", model_name="m")

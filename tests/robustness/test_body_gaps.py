@@ -18,9 +18,8 @@ import pytest
 
 from ..demo.model import question
 from ..kit.api.options import make_settings
-from ..kit.djl import hosting
 from ..kit.faults.large_bodies import FAULTY, GOOD, longest_pause
-from ..kit.hosts.host import Host, model_directory, start
+from ..kit.hosts.host import Host, model_directory, running
 
 pytestmark = [pytest.mark.engine, pytest.mark.timing]
 
@@ -38,18 +37,13 @@ KINDS = (
 
 
 @pytest.fixture(scope="module", params=["server", "rolling", "async"])
-def running(
-    request: pytest.FixtureRequest, demo_model: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Host]:
+def host(request: pytest.FixtureRequest, demo_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
     """Each host that reads a body beside a stream, with the parrot, whose steps take no longer when others use the
     machine."""
-    if request.param != "server" and (missing := hosting.available()):
-        pytest.skip(missing)
     folder = tmp_path_factory.mktemp(request.param)
     model_dir = model_directory(demo_model, folder / "model", {})
-    host = start(request.param, model_dir, folder / "log", parrot=True)
-    yield host
-    host.stop()
+    with running(request.param, model_dir, folder / "log", parrot=True) as host:
+        yield host
 
 
 def asked(host: Host, body: bytes) -> tuple[http.client.HTTPConnection, http.client.HTTPResponse]:
@@ -98,12 +92,12 @@ def gap_beside(host: Host, body: bytes) -> tuple[float, int]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_no_stream_pauses(running: Host, kind: str) -> None:
+def test_no_stream_pauses(host: Host, kind: str) -> None:
     body = BODIES[kind](SIZE)
     gaps: list[float] = []
     most = longest_pause(SIZE)
     for _ in range(ROUNDS):
-        gap, status = gap_beside(running, body)
+        gap, status = gap_beside(host, body)
         assert status in {200, 400, 424}
         gaps.append(gap)
         print(f"{kind}: {1000 * gap:.0f} ms, {status}")

@@ -8,21 +8,13 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from ..kit.djl import hosting
-from ..kit.djl.hosting import DjlHost
-from ..kit.hosts.host import client, directory_without_model, djl_host
+from ..kit.hosts.host import Host, client, directory_without_model, running
 from ..kit.paths import ENGINE_FAULTS
 
-pytestmark = [
-    pytest.mark.once,
-    pytest.mark.djl,
-    pytest.mark.anyio,
-    pytest.mark.skipif(hosting.available() is not None, reason=str(hosting.available())),
-]
+pytestmark = [pytest.mark.once, pytest.mark.djl, pytest.mark.hosts, pytest.mark.anyio]
 
 TIMEOUT = 5
 ENDLESS = {"inputs": "endless"}
@@ -30,19 +22,17 @@ ANSWER = [{"generated_text": "an answer"}]
 STREAM = {"model": "m", "prompt": "endless", "stream": True}
 
 
-@pytest.fixture
-def host(tmp_path: Path) -> Iterator[DjlHost]:
-    directory = directory_without_model(tmp_path / "model")
+@pytest.fixture(scope="module")
+def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
+    folder = tmp_path_factory.mktemp("limit")
     path = os.pathsep.join([str(ENGINE_FAULTS), os.environ.get("PYTHONPATH", "")]).strip(":")
     properties = {"option.predict_timeout": str(TIMEOUT), "retry_threshold": "10"}
-    running = djl_host(
-        directory, tmp_path / "log", mode="dynamic", properties=properties, environment={"PYTHONPATH": path}
-    )
-    yield running
-    running.stop()
+    directory = directory_without_model(folder / "model")
+    with running("dynamic", directory, folder / "log", properties, environment={"PYTHONPATH": path}) as host:
+        yield host
 
 
-async def test_a_batch_gets_an_error_and_the_worker_lives_on(host: DjlHost) -> None:
+async def test_a_batch_gets_an_error_and_the_worker_lives_on(host: Host) -> None:
     worker = host.worker_pid
     async with client(host) as http:
         endless, short = await asyncio.gather(http.post(ENDLESS), http.post({"inputs": "hello"}))
@@ -56,7 +46,7 @@ async def test_a_batch_gets_an_error_and_the_worker_lives_on(host: DjlHost) -> N
     assert "Restart python process" not in host.log_text()
 
 
-async def test_a_stream_leaves_time_to_the_next_call(host: DjlHost) -> None:
+async def test_a_stream_leaves_time_to_the_next_call(host: Host) -> None:
     """Alone it goes on for longer than `predict_timeout`. Java sends the next call long before the stream ends, and
     would end the worker."""
     worker = host.worker_pid

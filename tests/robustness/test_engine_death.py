@@ -2,7 +2,7 @@
 
 Nine cases: vLLM's core is killed while it is idle, in the midst of prompts, and in mid-stream, behind the local server,
 DJL's rolling batch and its async mode. LMI_KILL_ROUNDS says how many times in a row (`make kills`: ten); in further
-rounds the engine's process, the core's parent, crashes, and the core does.
+rounds the engine's process, the core's parent, crashes, and the core does. A single round has six of the cases.
 """
 
 from __future__ import annotations
@@ -18,10 +18,7 @@ import httpx
 import psutil
 import pytest
 
-from ..kit.djl import hosting
 from ..kit.faults.kills import (
-    ASKED,
-    ENDLESS,
     SLOW_PREFILL,
     WORKER_APART,
     alive,
@@ -33,10 +30,10 @@ from ..kit.faults.kills import (
     left_in,
     note,
     ping,
+    served,
     shared_memory,
-    well,
 )
-from ..kit.hosts.host import Client, Host, Streamed, begun, client, engine_process, eventually, model_directory, start
+from ..kit.hosts.host import Client, Host, client, engine_process, eventually, model_directory, running
 
 pytestmark = [pytest.mark.engine, pytest.mark.djl, pytest.mark.anyio]
 
@@ -52,6 +49,15 @@ WAYS = ((CORE, signal.SIGKILL), ("the engine's process", signal.SIGSEGV), (CORE,
 Mortal = tuple[str, Host]
 
 
+MOMENTS: dict[str, tuple[str, ...]] = {
+    "server": ("idle", "prefill"),
+    "rolling": ("idle", "stream"),
+    "async": ("prefill", "stream"),
+}
+if ROUNDS > 1:
+    MOMENTS = dict.fromkeys(MOMENTS, ("idle", "prefill", "stream"))
+
+
 BEHIND_DJL = [pytest.param(kind, marks=pytest.mark.once) for kind in ("rolling", "async")]
 
 
@@ -61,29 +67,22 @@ def mortal(
 ) -> Iterator[Mortal]:
     """A host of its own."""
     kind = request.param
-    if kind != "server" and (missing := hosting.available()):
-        pytest.skip(missing)
     folder = tmp_path_factory.mktemp(kind)
-    running = start(kind, model_directory(demo_model, folder / "model", SLOW_PREFILL), folder / "log")
-    yield kind, running
-    running.stop()
+    with running(kind, model_directory(demo_model, folder / "model", SLOW_PREFILL), folder / "log") as host:
+        yield kind, host
 
 
-@pytest.mark.timeout(300 * ROUNDS)
-@pytest.mark.parametrize("moment", ["idle", "prefill", "stream"])
-async def test_killing_the_engine(mortal: Mortal, moment: str) -> None:
-    for number in range(ROUNDS):
-        await one_death(*mortal, moment, *WAYS[number % len(WAYS)])
+@pytest.mark.timeout(900 * ROUNDS)
+async def test_killing_the_engine(mortal: Mortal) -> None:
+    kind, host = mortal
+    for moment in MOMENTS[kind]:
+        for number in range(ROUNDS):
+            await one_death(kind, host, moment, *WAYS[number % len(WAYS)])
 
 
 async def one_death(kind: str, host: Host, moment: str, victim: str, how: signal.Signals) -> None:
     async with client(host) as http:
-
-        async def served() -> bool:
-            await asyncio.sleep(0.2)
-            return well(await ask(http))
-
-        await eventually(served, BACK)
+        await eventually(lambda: served(http), BACK)
         worker = host.worker_pid
         engine = engine_process(host)
         gone = family(engine)
@@ -104,7 +103,7 @@ async def one_death(kind: str, host: Host, moment: str, victim: str, how: signal
         if kind == "server":
             await refused_in_other_dialects(host)
 
-        await eventually(served, BACK)
+        await eventually(lambda: served(http), BACK)
     back = time.monotonic()
     assert (await ping(host)) == 200
     assert host.worker_pid == worker
@@ -147,70 +146,36 @@ async def refused_in_other_dialects(host: Host) -> None:
         assert (refused.status_code, refused.json()["error_type"]) == (503, "generation")
 
 
-async def test_nothing_outlives_a_killed_worker(
+async def test_nothing_is_left_of_what_is_killed(
     demo_model: Path, tmp_path: Path, temporary: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The engine's process sees that its host is gone and ends, with all of its children and their shared memory."""
-    for name, value in {**WORKER_APART, "TMPDIR": str(temporary)}.items():
-        monkeypatch.setenv(name, value)
-    running = start("server", model_directory(demo_model, tmp_path / "model", {}), tmp_path / "log")
-    try:
-        everyone = family(engine_process(running))
-        shared = shared_memory(everyone)
-        assert len(everyone) >= 3
-        assert shared
-        psutil.Process(running.worker_pid).kill()
+    """Neither of an engine nor, when their host has gone, of all: no process and none of the shared memory.
 
-        async def nothing_left() -> bool:
-            return not alive(everyone) and not left_in(temporary) and not any(file.exists() for file in shared)
-
-        await eventually(nothing_left, 10)
-    finally:
-        running.stop()
-
-
-async def test_nothing_of_a_killed_engine_is_left(
-    demo_model: Path, tmp_path: Path, temporary: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Not its shared memory either, which nobody has removed who was killed.
-
-    All but a file of some bytes by which the processes of vLLM 0.32 find each other: its place cannot be chosen
-    (vllm/utils/network_utils.py).
+    But for a file of some bytes by which the processes of vLLM 0.32 find each other: its place cannot be chosen
+    (vllm/utils/network_utils.py). It goes with the host.
     """
     for name, value in {**WORKER_APART, "TMPDIR": str(temporary)}.items():
         monkeypatch.setenv(name, value)
-    running = start("server", model_directory(demo_model, tmp_path / "model", {}), tmp_path / "log")
-    try:
-        old = [name for name in left_in(temporary) if not Path(name).name.startswith("vllm_dist_")]
-        everyone = family(engine_process(running))
-        shared = shared_memory(everyone)
-        assert old
+
+    def everything(host: Host) -> tuple[list[psutil.Process], set[Path], set[str]]:
+        processes = family(engine_process(host))
+        shared, files = shared_memory(processes), set(left_in(temporary))
+        assert len(processes) >= 3
         assert shared
-        engine_process(running).kill()
+        assert files
+        return processes, shared, files
 
-        async def nothing_left() -> bool:
-            left = not set(left_in(temporary)) & set(old)
-            return left and not alive(everyone) and not any(file.exists() for file in shared)
+    async def nothing_left() -> bool:
+        left = files & set(left_in(temporary))
+        return not left and not alive(processes) and not any(file.exists() for file in shared)
 
+    with running("server", model_directory(demo_model, tmp_path / "model", {}), tmp_path / "log") as host:
+        processes, shared, files = everything(host)
+        files = {name for name in files if not Path(name).name.startswith("vllm_dist_")}
+        processes[0].kill()
         await eventually(nothing_left, 10)
-    finally:
-        running.stop()
-
-
-async def test_a_client_that_leaves_ends_its_generation(demo_model: Path, tmp_path: Path) -> None:
-    """With room for one sequence only, the next request is served as soon as the first one's client has gone."""
-    directory = model_directory(demo_model, tmp_path / "model", {"option.max_rolling_batch_size": "1"})
-    running = start("server", directory, tmp_path / "log")
-    try:
-        async with client(running) as http:
-            left = Streamed()
-            body = {"inputs": ENDLESS, "parameters": {"max_new_tokens": 1900}, "stream": True}
-            leaving = asyncio.create_task(http.stream(body, left))
-            await begun([left])
-            queued = asyncio.create_task(http.post({"inputs": ASKED.prompt, "parameters": {"max_new_tokens": 200}}))
-            leaving.cancel()
-            answer = await queued
-        assert answer.json() == {"generated_text": ASKED.answer}
-        assert len(left.lines) < 1000
-    finally:
-        running.stop()
+        async with client(host) as http:
+            await eventually(lambda: served(http), BACK)
+        processes, shared, files = everything(host)
+        psutil.Process(host.worker_pid).kill()
+        await eventually(nothing_left, 10)

@@ -52,15 +52,18 @@ def start(tmp_path: Path) -> Iterator[Start]:
         host.stop()
 
 
-@pytest.mark.parametrize("mode", ["rolling", "dynamic", "async"])
+WRONG = ({"option.max_rolling_batch_sizes": "5"}, "", "option.max_rolling_batch_sizes: there is no such option")
+
+
 @pytest.mark.parametrize(
-    ("properties", "starts", "cause"),
+    ("mode", "properties", "starts", "cause"),
     [
-        ({"option.max_rolling_batch_sizes": "5"}, "", "option.max_rolling_batch_sizes: there is no such option"),
-        ({}, "fail no such luck", "no such luck"),
-        ({}, "short of everything", "of everything"),
+        ("rolling", *WRONG),
+        ("async", *WRONG),
+        ("async", {}, "short of everything", "of everything"),
+        ("dynamic", {}, "fail no such luck", "no such luck"),
     ],
-    ids=["option", "engine", "memory"],
+    ids=["rolling-option", "async-option", "async-memory", "dynamic-engine"],
 )
 def test_a_first_start_ends_the_host_with_the_cause(
     start: Start, tmp_path: Path, mode: str, properties: dict[str, str], starts: str, cause: str

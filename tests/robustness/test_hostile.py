@@ -20,9 +20,8 @@ import pytest
 
 from ..demo.model import question
 from ..kit.clients.scripts import run_client
-from ..kit.djl import hosting
 from ..kit.faults.hostile import HARMLESS, REFUSED, text
-from ..kit.hosts.host import Host, Server, engine_process, model_directory, start
+from ..kit.hosts.host import Host, engine_process, model_directory, running
 from ..kit.models.embedding import CONTEXT, build_bert
 
 pytestmark = pytest.mark.engine
@@ -60,15 +59,18 @@ def hostile_model(demo_model: Path, folder: Path, **options: str) -> Path:
 
 
 @pytest.fixture(scope="module")
-def server(demo_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    folder = tmp_path_factory.mktemp("hostile")
-    running = Server(hostile_model(demo_model, folder), folder / "log")
-    yield running
-    running.stop()
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("hostile")
 
 
 @pytest.fixture(scope="module")
-def http(server: Server) -> Iterator[httpx.Client]:
+def server(demo_model: Path, folder: Path) -> Iterator[Host]:
+    with running("server", hostile_model(demo_model, folder), folder / "log") as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def http(server: Host) -> Iterator[httpx.Client]:
     with httpx.Client(base_url=server.url, timeout=60) as client:
         yield client
 
@@ -99,7 +101,7 @@ class Beside:
         assert not self._thread.is_alive()
 
 
-def test_hostile_requests_harm_nobody(server: Server, http: httpx.Client) -> None:
+def test_hostile_requests_harm_nobody(server: Host, http: httpx.Client) -> None:
     def told(answer: httpx.Response) -> tuple[str, str | None]:
         error = answer.json()["error"]
         return error["message"], error["param"]
@@ -110,19 +112,16 @@ def test_hostile_requests_harm_nobody(server: Server, http: httpx.Client) -> Non
 @pytest.mark.djl
 @pytest.mark.parametrize("kind", ["rolling", "async"])
 def test_hostile_requests_harm_nobody_behind_djl(demo_model: Path, tmp_path: Path, kind: str) -> None:
-    if missing := hosting.available():
-        pytest.skip(missing)
-    running = start(kind, hostile_model(demo_model, tmp_path), tmp_path / "log")
-    try:
-        with httpx.Client(base_url=running.url, timeout=60) as client:
+    with (
+        running(kind, hostile_model(demo_model, tmp_path), tmp_path / "log") as host,
+        httpx.Client(base_url=host.url, timeout=60) as client,
+    ):
 
-            def post(path: str, *, json: Any) -> httpx.Response:
-                return client.post("/invocations", json=json)
+        def post(path: str, *, json: Any) -> httpx.Response:
+            return client.post("/invocations", json=json)
 
-            # Java gives errors a body of its own: {"error": "...", "code": 400}.
-            harms_nobody(running, post, lambda answer: (answer.json()["error"], None))
-    finally:
-        running.stop()
+        # Java gives errors a body of its own: {"error": "...", "code": 400}.
+        harms_nobody(host, post, lambda answer: (answer.json()["error"], None))
 
 
 def harms_nobody(
@@ -161,7 +160,7 @@ def test_private_fields_change_nothing(http: httpx.Client) -> None:
     assert http.post(path, json=body).json()["choices"] == plain
 
 
-def test_the_models_name_is_no_path(server: Server, http: httpx.Client) -> None:
+def test_the_models_name_is_no_path(server: Host, http: httpx.Client) -> None:
     """What is asked for is not opened: the answer carries our own name."""
     path, body = HARMLESS["path as the model"]
     assert http.post(path, json=body).json()["model"] == http.get("/v1/models").json()["data"][0]["id"]
@@ -175,11 +174,11 @@ def test_the_models_name_is_no_path(server: Server, http: httpx.Client) -> None:
         assert "root:" not in answer.text
 
 
-def test_code_of_the_models_is_not_executed(server: Server) -> None:
+def test_code_of_the_models_is_not_executed(folder: Path, server: Host) -> None:
     """`option.trust_remote_code` is not set."""
-    (model,) = server_models(server)
-    assert (model / "foreign.py").exists()
-    assert not (model.parent / "executed").exists()
+    assert server.url
+    assert (folder / "model" / "foreign.py").exists()
+    assert not (folder / "executed").exists()
 
 
 def test_code_of_the_models_is_executed_where_it_is_trusted(
@@ -187,19 +186,8 @@ def test_code_of_the_models_is_executed_where_it_is_trusted(
 ) -> None:
     """Which also shows that the test above would see it. transformers imports from copies, in a cache of modules."""
     monkeypatch.setenv("HF_MODULES_CACHE", str(tmp_path / "modules"))
-    running = Server(hostile_model(demo_model, tmp_path, trust_remote_code="true"), tmp_path / "log")
-    try:
+    with running("server", hostile_model(demo_model, tmp_path, trust_remote_code="true"), tmp_path / "log"):
         assert (tmp_path / "executed").exists()
-        answer = httpx.post(f"{running.url}/invocations", json={"inputs": "Hello"}, timeout=60)
-        assert answer.status_code == 200
-    finally:
-        running.stop()
-
-
-def server_models(server: Server) -> list[Path]:
-    """The model directory that the server was started with."""
-    arguments = Path(f"/proc/{server.process.pid}/cmdline").read_bytes().split(b"\0")
-    return [Path(os.fsdecode(one)) for one in arguments if one.endswith(b"/model")]
 
 
 def exchange(url: str, request: bytes) -> bytes:
@@ -234,7 +222,7 @@ BODY = b'{"inputs": "Hello", "parameters": {"max_new_tokens": 2}}'
 @pytest.mark.parametrize(
     "path", [b"/invocations", b"/chat/completions?api-version=2024-05-01", b"/chat/sse?a=%0d%0aX-Evil:1"]
 )
-def test_no_header_can_be_brought_in(server: Server, header: bytes, path: bytes) -> None:
+def test_no_header_can_be_brought_in(server: Host, header: bytes, path: bytes) -> None:
     lines = [
         b"POST " + path + b" HTTP/1.1",
         b"Host: a",
@@ -268,7 +256,7 @@ def schemathesis(url: str, expected: set[str]) -> None:
     assert set(seen) == {f"{method.upper()} {path}" for path, methods in paths.items() for method in methods}
 
 
-def test_schemathesis_by_the_servers_own_document(server: Server) -> None:
+def test_schemathesis_by_the_servers_own_document(server: Host) -> None:
     schemathesis(server.url, {"200", "400", "404", "422", "424"})
 
 
@@ -286,10 +274,7 @@ OTHERWISE = {
 @pytest.mark.parametrize("name", OTHERWISE)
 def test_schemathesis_with_other_options(demo_model: Path, tmp_path: Path, name: str) -> None:
     model = build_bert(tmp_path / "bert", layers=1) if name == "embeddings" else demo_model
-    running = Server(hostile_model(model, tmp_path, **OTHERWISE[name]), tmp_path / "log")
-    try:
-        engine = engine_process(running).pid
-        schemathesis(running.url, {"200", "400"})
-        assert engine_process(running).pid == engine
-    finally:
-        running.stop()
+    with running("server", hostile_model(model, tmp_path, **OTHERWISE[name]), tmp_path / "log") as host:
+        engine = engine_process(host).pid
+        schemathesis(host.url, {"200", "400"})
+        assert engine_process(host).pid == engine

@@ -8,19 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import json
-import socket
-from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import httpx
-import psutil
 import pytest
 
 from ..demo.model import question
-from ..kit.djl import hosting
-from ..kit.hosts.host import Client, Host, Streamed, begun, client, engine_process, eventually, model_directory, start
+from ..kit.hosts.host import Client, Host, Streamed, begun, client, engine_process, eventually, model_directory, running
 
 pytestmark = [pytest.mark.once, pytest.mark.engine, pytest.mark.djl, pytest.mark.anyio]
 
@@ -43,9 +39,8 @@ OPTIONS = {
 @pytest.fixture(scope="module")
 def server(demo_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
     folder = tmp_path_factory.mktemp("narrow")
-    running = start("server", model_directory(demo_model, folder / "model", OPTIONS), folder / "log")
-    yield running
-    running.stop()
+    with running("server", model_directory(demo_model, folder / "model", OPTIONS), folder / "log") as host:
+        yield host
 
 
 @pytest.fixture(scope="module", params=["server", "rolling", "async"])
@@ -57,12 +52,9 @@ def narrow(
     if kind == "server":
         yield kind, request.getfixturevalue("server")
         return
-    if missing := hosting.available():
-        pytest.skip(missing)
     folder = tmp_path_factory.mktemp(f"narrow-{kind}")
-    running = start(kind, model_directory(demo_model, folder / "model", OPTIONS), folder / "log")
-    yield kind, running
-    running.stop()
+    with running(kind, model_directory(demo_model, folder / "model", OPTIONS), folder / "log") as host:
+        yield kind, host
 
 
 @contextmanager
@@ -133,9 +125,8 @@ async def test_body(narrow: tuple[str, Host]) -> None:
         await serves(http)
 
 
-async def test_prompt(narrow: tuple[str, Host]) -> None:
-    _, host = narrow
-    async with client(host) as http:
+async def test_prompt(server: Host) -> None:
+    async with client(server) as http:
         for count, status in ((49, 200), (50, 200), (51, 400)):
             answer = await http.post({"prompt": [20] * count, "max_tokens": 1})
             assert answer.status_code == status, answer.text
@@ -148,26 +139,25 @@ async def test_prompt(narrow: tuple[str, Host]) -> None:
             assert (await http.post(long)).status_code == status
 
 
-async def test_tokens_in_flight(narrow: tuple[str, Host]) -> None:
+async def test_tokens_in_flight(server: Host) -> None:
     """Of two sequences each: as many tokens as may be, one more, and one while others run."""
-    _, host = narrow
-    async with client(host) as http:
+    async with client(server) as http:
         asked = {"prompt": ASKED.prompt, "n": 2, "temperature": 0}
         prompt = (await http.post({**asked, "max_tokens": 1})).json()["usage"]["prompt_tokens"]
         for over, status in ((-1, 200), (0, 200), (1, 400)):
             answer = await http.post({**asked, "max_tokens": TOKENS // 2 - prompt + over})
             assert answer.status_code == status, answer.text
         assert f"may come to {TOKENS + 2} tokens, expected at most {TOKENS}" in answer.text
-        running = Streamed()
-        task = asyncio.create_task(http.stream(endless(True), running))
-        await begun([running], lines=2)
+        beside = Streamed()
+        task = asyncio.create_task(http.stream(endless(True), beside))
+        await begun([beside], lines=2)
         refused = await http.post({**asked, "max_tokens": TOKENS // 2 - prompt})
         assert refused.status_code == 429
         assert refused.headers["retry-after"] == "1"
         assert "tokens are in flight" in refused.text
         await serves(http)
         await task
-        assert len(running.documents) > 1
+        assert len(beside.documents) > 1
         assert (await http.post({**asked, "max_tokens": TOKENS // 2 - prompt})).status_code == 200
 
 
@@ -190,127 +180,14 @@ async def test_time(narrow: tuple[str, Host]) -> None:
         await serves(http)
 
 
-# --- The local server's own ---
-
-
-def connected(host: Host) -> socket.socket:
-    """A bare connection."""
-    url = httpx.URL(host.url)
-    sock = socket.create_connection((url.host, url.port or 80))
-    sock.settimeout(60)
-    return sock
-
-
-def post(path: str, body: bytes, length: int | None = None, more: str = "") -> bytes:
-    size = len(body) if length is None else length
-    lines = (
-        f"POST {path} HTTP/1.1",
-        "Host: localhost",
-        "Content-Type: application/json",
-        f"Content-Length: {size}",
-        more,
-    )
-    return "\r\n".join((*filter(None, lines), "", "")).encode() + body
-
-
-def rest(sock: socket.socket) -> bytes:
-    """All that comes until the connection ends, or is cut off."""
-    data = b""
-    with suppress(ConnectionResetError):
-        while part := sock.recv(1 << 16):
-            data += part
-    return data
-
-
-async def connections(host: Host) -> int:
-    """How many clients the server has."""
-    port = httpx.URL(host.url).port
-    found = psutil.Process(host.worker_pid).net_connections("tcp")
-    return sum(one.status == psutil.CONN_ESTABLISHED and one.laddr.port == port for one in found)
-
-
-@pytest.mark.parametrize("stream", [False, True])
-async def test_a_client_that_leaves_makes_room(server: Host, stream: bool) -> None:
+async def test_a_client_that_leaves_makes_room(server: Host) -> None:
     """Of two that run one leaves: the third is served before the other one has ended."""
     async with client(server) as http, client(server) as other:
-        leaving = asyncio.create_task(http.stream(endless(stream, 1000)))
-        staying = asyncio.create_task(other.stream(endless(stream, 1000)))
-        engine = engine_process(server)
-        assert engine.is_running()
+        leaving = asyncio.create_task(http.stream(endless(True, 1000)))
+        staying = asyncio.create_task(other.stream(endless(True, 1000)))
         await asyncio.sleep(0.2)
         leaving.cancel()
         await asyncio.gather(leaving, return_exceptions=True)
         await serves(other)
         assert not staying.done()
         await staying
-
-
-async def test_a_client_that_leaves_before_its_body_is_there(server: Host) -> None:
-    lines = server.log_text().count("Traceback")
-    before = await connections(server)
-    with connected(server) as left:
-        left.sendall(post("/invocations", b'{"inputs": ', 5000))
-        await asyncio.sleep(0.1)
-
-    async def gone() -> bool:
-        return await connections(server) <= before
-
-    await eventually(gone, 20)
-    async with client(server) as http:
-        await serves(http)
-    assert server.log_text().count("Traceback") == lines
-
-
-LONG = b'{"inputs": "' + b"a" * (BODY + 100) + b'"}'
-
-
-@pytest.mark.parametrize(
-    ("path", "keys"),
-    [
-        ("/invocations", ["error", "code"]),
-        ("/v1/chat/completions", ["error"]),
-        ("/generate", ["error", "error_type"]),
-        ("/chat/completions?api-version=2024-05-01-preview", ["code", "error", "message", "param", "status"]),
-    ],
-)
-async def test_a_long_body_in_each_dialect(server: Host, path: str, keys: list[str]) -> None:
-    async with httpx.AsyncClient(base_url=server.url, timeout=30) as http:
-        refused = await http.post(path, content=LONG)
-        assert (refused.status_code, list(refused.json())) == (413, keys)
-        assert refused.headers["connection"] == "close"
-
-
-async def test_a_body_of_untold_length(server: Host) -> None:
-    async def parts() -> AsyncIterator[bytes]:
-        for at in range(0, len(LONG), 1000):
-            yield LONG[at : at + 1000]
-
-    async with httpx.AsyncClient(base_url=server.url, timeout=30) as http:
-        refused = await http.post("/invocations", content=parts())
-    assert refused.status_code == 413
-    assert refused.json()["error"] == f"the body: expected at most {BODY} bytes (option.max_body_bytes), got more"
-
-
-async def test_a_client_that_asks_first_need_not_send(server: Host) -> None:
-    with connected(server) as asking:
-        asking.sendall(post("/invocations", b"", 10 << 30, "Expect: 100-continue"))
-        data = await asyncio.to_thread(rest, asking)
-    assert data.startswith(b"HTTP/1.1 413 ")
-
-
-async def test_a_body_without_end_is_not_read_to_its_end(server: Host) -> None:
-    """As much again as is allowed is dropped, then the connection ends."""
-    sent = 0
-
-    def pour(sock: socket.socket) -> None:
-        nonlocal sent
-        while sent < 1 << 30:
-            sent += sock.send(b" " * 65536)
-
-    with connected(server) as pouring:
-        pouring.sendall(post("/invocations", b"", 1 << 30))
-        with pytest.raises((ConnectionResetError, BrokenPipeError)):
-            await asyncio.to_thread(pour, pouring)
-    assert sent < 1 << 28
-    async with client(server) as http:
-        await serves(http)

@@ -4,9 +4,11 @@
     cut      a whole answer lacks its last word
     other    whole answers have other words
     strange  records have other names
+    torn     every byte is sent by itself
+    ended    the connection ends in the middle of an answer
 
-All but the last are in answers to prompts that end in an odd
-number, but not in those that warm up.
+The first three are in answers to prompts that end in an odd number, but not in those that warm up. Answers that are
+streamed come in chunks, others have their length told.
 """
 
 from __future__ import annotations
@@ -46,12 +48,15 @@ def answer(asked: dict[str, Any], fault: str) -> list[dict[str, Any]]:
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Bodies that end with the connection."""
+    """Keeps its connections."""
 
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
     fault = ""
 
     def do_GET(self) -> None:
         self.send_response(200)
+        self.send_header("Content-Length", "0")
         self.end_headers()
 
     def do_POST(self) -> None:
@@ -61,9 +66,19 @@ class Handler(BaseHTTPRequestHandler):
             records = [one.replace('"token"', '"piece"').replace('"content"', '"words"') for one in records]
         if "messages" in asked and asked["stream"]:
             records = [f"data: {one}\n" for one in (*records, "[DONE]")]
+        lines = [f"{one}\n".encode() for one in records]
         self.send_response(200)
+        if asked["stream"]:
+            self.send_header("Transfer-Encoding", "chunked")
+            lines = [b"%x\r\n%s\r\n" % (len(line), line) for line in [*lines, b""]]
+        else:
+            self.send_header("Content-Length", str(sum(map(len, lines))))
         self.end_headers()
-        self.wfile.write("".join(f"{one}\n" for one in records).encode())
+        if self.fault == "ended":
+            lines, self.close_connection = lines[:1], True
+        sent = b"".join(lines)
+        for piece in [sent[at : at + 1] for at in range(len(sent))] if self.fault == "torn" else [sent]:
+            self.wfile.write(piece)
 
     def log_message(self, format: str, *args: Any) -> None:
         """Nothing."""

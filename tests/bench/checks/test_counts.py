@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ...kit.rows import each_row
 from ..__main__ import main
 from ..work import (
     CHAT_STREAM,
@@ -29,33 +30,45 @@ def named(value: object) -> str | None:
     return value.name if isinstance(value, Workload) else None
 
 
+LINE = b'{"token":{"id":1,"text":"a"}}\n'
 CHUNK = b'data: {"choices":[{"index":0,"delta":{"content":"a"}}]}\n\n'
 ROLE = b'data: {"choices":[{"index":0,"delta":{"role":"assistant","content":""}}]}\n\n'
-COUNTED = b'data: {"choices":[],"usage":{"completion_tokens":3}}\n\ndata: [DONE]\n\n'
+NULL = b'data: {"choices":[{"delta":{"content":null}}]}\n\n'
+COUNTED = b'data: {"choices":[],"usage":{"completion_tokens":3}}\n\n'
+DONE = b"data: [DONE]\n\n"
 
 
-@pytest.mark.parametrize(
-    ("workload", "body", "text"),
+@each_row(
+    ("workload", "body", "tokens", "text"),
     [
-        (LMI_STREAM, b'{"token":{"id":1,"text":"a"}}\n{"token":{"id":2,"text":" b"},"generated_text":"a b"}\n', "a b"),
-        (LMI_STREAM, b'{"token":{"id":1,"text":"a"}}\n{"token":{"id":2,"te', "a"),
-        (LMI_WHOLE, b'{"generated_text":"a b"}', "a b"),
-        (LMI_WHOLE, b"", ""),
-        (CHAT_STREAM, ROLE + CHUNK + b'data: {"choices":[{"delta":{"content":null}}]}\n\n' + CHUNK + COUNTED, "aa"),
-        (CHAT_STREAM, b'data: {"error":{"message":"lost"}}\n\n', ""),
-        (CHAT_WHOLE, b'{"choices":[{"message":{"content":"a b"}}],"usage":{"completion_tokens":2}}', "a b"),
-        (CHAT_WHOLE, b'{"choices":[{"message":{"content":null}}]}', ""),
+        (LMI_STREAM, LINE * 3, 3, "aaa"),
+        (LMI_STREAM, b"data: " + LINE + b"\n", 1, "a"),
+        (LMI_STREAM, LINE + b'{"token":{"id":-1},"generated_text":"","error":"lost"}\n', 1, "a"),
+        (LMI_STREAM, LINE + b'{"error":"lost","code":424}', 1, "a"),
+        (LMI_STREAM, LINE + LINE[:-5], 1, "a"),
+        (LMI_WHOLE, b'{"generated_text":"a b"}', 5, "a b"),
+        (LMI_WHOLE, b'{"generated_text":"","error":"lost"}', 0, ""),
+        (LMI_WHOLE, b'{"generated_text":"te', 0, ""),
+        (CHAT_STREAM, ROLE + CHUNK + NULL + CHUNK + COUNTED + DONE, 3, "aa"),
+        (CHAT_STREAM, ROLE + CHUNK * 2 + DONE, 2, "aa"),
+        (CHAT_STREAM, CHUNK * 2 + COUNTED, 0, "aa"),
+        (CHAT_STREAM, CHUNK[:20] + COUNTED + DONE, 0, ""),
+        (CHAT_STREAM, b'data: {"error":{"message":"lost"}}\n\n', 0, ""),
+        (CHAT_WHOLE, b'{"choices":[{"message":{"content":"a b"}}],"usage":{"completion_tokens":2}}', 2, "a b"),
+        (CHAT_WHOLE, b'{"choices":[{"message":{"content":null}}],"usage":{"completion_tokens":2}}', 2, ""),
+        (CHAT_WHOLE, b'{"error":{"message":"lost"}}', 0, ""),
+        (CHAT_WHOLE, b"", 0, ""),
     ],
 )
-def test_the_text_of_an_answer(workload: Workload, body: bytes, text: str) -> None:
-    assert workload.text(body) == text
+def test_what_an_answer_says(workload: Workload, body: bytes, tokens: int, text: str) -> None:
+    assert (workload.tokens(body, 5), workload.text(body)) == (tokens, text)
 
 
 def timed(text: str, tokens: int = 5) -> Timed:
     return Timed(0.0, [1.0], tokens, text)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("answer", "reference", "expected"),
     [
         (timed("one two three four five"), "one two three four five", (5, True)),
@@ -135,12 +148,19 @@ def test_a_server_that_loses_tokens(
     assert (result["lost"], result["unproven"]) == (lost, 0)
 
 
-def test_a_server_that_loses_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with faulty() as url:
+@pytest.mark.parametrize("fault", ["", "torn"])
+def test_a_server_that_loses_nothing(fault: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with faulty(fault) as url:
         bench(url, "-o", str(tmp_path / "result"))
     result = json.loads((tmp_path / "result.json").read_text())
     assert [(run["lost"], run["unproven"], run["tokens"]) for run in result["runs"]] == [(0, 0, 5 * REQUESTS)] * 4
     assert "360 tokens came and 0 were lost." in capsys.readouterr().out
+
+
+def test_a_connection_that_ends_within_an_answer(capsys: pytest.CaptureFixture[str]) -> None:
+    with faulty("ended") as url, pytest.raises(SystemExit):
+        bench(url, "--workload", LMI_STREAM.name)
+    assert "the connection was closed in the middle of an answer" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("workload", [CHAT_WHOLE, LMI_WHOLE], ids=named)

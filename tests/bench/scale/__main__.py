@@ -10,9 +10,7 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
-import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 
 from lmi.model.errors import LmiError, OptionError, one_line
@@ -22,7 +20,7 @@ from ...kit.hosts.host import model_directory, with_acted
 from ..layers import CommandLayer
 from ..run import serve_command
 from ..work import GENERATOR, WORKLOADS, Figures, Workload, figures, prompts, quantile
-from .machine import HOSTS, Machine, memory_of_host, place
+from .machine import HOSTS, Machine, peak_of_host, place
 
 __all__ = ["main"]
 
@@ -35,37 +33,14 @@ PLACED = {"server": ("server", "engine process"), "host": HOSTS}
 MIB, KIB = 1 << 20, 1 << 10
 
 
-class _Peak:
-    """The most memory that a host has meanwhile, looked at ten times a second."""
-
-    def __init__(self, pid: int) -> None:
-        self.before = self.most = memory_of_host(pid)
-        self._pid = pid
-        self._over = threading.Event()
-
-    @contextmanager
-    def watched(self) -> Iterator[None]:
-        thread = threading.Thread(target=self._watch)
-        thread.start()
-        try:
-            yield
-        finally:
-            self._over.set()
-            thread.join()
-
-    def _watch(self) -> None:
-        while not self._over.wait(0.1):
-            self.most = max(self.most, memory_of_host(self._pid))
-
-
 def _row(
     layer: CommandLayer, machine: Machine, workload: Workload, asked: Sequence[str], connections: int, tokens: int,
     said: Said,
 ) -> tuple[Figures, tuple[str, ...]]:  # fmt: skip
     assert layer.process_id is not None
-    peak = _Peak(layer.process_id)
-    with peak.watched():
-        measured = layer.run(workload, asked, tokens, connections)
+    before = peak_of_host(layer.process_id)
+    measured = layer.run(workload, asked, tokens, connections)
+    peak = peak_of_host(layer.process_id)
     texts = [said.text(prompt, tokens, chat=workload.dialect == "openai") for prompt in asked]
     run = figures(measured, texts)
     took = [answer.records[-1] - answer.sent for answer in measured.answers if answer.records]
@@ -74,8 +49,8 @@ def _row(
     return run, (
         f"{machine.rate:,.0f}", workload.name, f"{connections:,}",
         f"{run.requests / run.seconds:,.0f}", f"{run.rate:,.0f}",
-        _ms(run.ttft), _ms((quantile(took, 0.5), quantile(took, 0.99))), cpu, f"{peak.most / MIB:.0f}",
-        f"{(peak.most - peak.before) / KIB / connections:.0f}", f"{run.generator:.2f}", f"{run.others:.2f}",
+        _ms(run.ttft), _ms((quantile(took, 0.5), quantile(took, 0.99))), cpu, f"{peak / MIB:.0f}",
+        f"{(peak - before) / KIB / connections:.0f}", f"{run.generator:.2f}", f"{run.others:.2f}",
     )  # fmt: skip
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -10,9 +11,9 @@ from pathlib import Path
 
 from lmi.model.errors import OptionError
 
-from ..cpu import memory, process_roles
+from ..cpu import process_roles
 
-__all__ = ["HOSTS", "Machine", "memory_of_host", "place"]
+__all__ = ["HOSTS", "Machine", "peak_of_host", "place"]
 
 HOSTS = ("server", "worker", "host")
 """What the process that holds the requests is called (tests/bench/cpu.py): of the local server, of DJL."""
@@ -68,6 +69,13 @@ def _pin(pid: int, processor: int) -> None:
             os.sched_setaffinity(int(task.name), {processor})
 
 
-def memory_of_host(pid: int) -> int:
-    """Bytes of resident memory of the process that holds the requests."""
-    return max((memory(process.pid)[0] for process, role in process_roles(pid) if role in HOSTS), default=0)
+def peak_of_host(pid: int) -> int:
+    """Bytes of the most resident memory that the process that holds the requests has had since the last call."""
+    peaks = [0]
+    for process, role in process_roles(pid):
+        if role in HOSTS:
+            place = Path(f"/proc/{process.pid}")
+            peaks += [1024 * int(size) for size in re.findall(r"VmHWM:\s*(\d+)", (place / "status").read_text())]
+            # From now on (proc_pid_clear_refs(5)).
+            (place / "clear_refs").write_text("5")
+    return max(peaks)

@@ -1,8 +1,8 @@
-"""Azure's own Python client against a server: `python azure_client.py BASE_URL [KEY]`.
+"""Azure's own Python client against a server: `python azure_client.py BASE_URL`.
 
 It needs the package azure-ai-inference alone and imports nothing of this project, so that it can run in an environment
-of its own. The server serves the demo model, with the tool parser `hermes`, and KEY where one is given. What the client
-makes of the answers is asserted; the last line is a summary, as JSON.
+of its own. The server serves the demo model, with the tool parser `hermes`. What the client makes of the answers is
+asserted; prints `{}` at the end.
 """
 
 from __future__ import annotations
@@ -19,16 +19,13 @@ from azure.ai.inference.models import (
     ChatCompletionsToolDefinition,
     CompletionsFinishReason,
     FunctionDefinition,
-    ImageContentItem,
-    ImageUrl,
     JsonSchemaFormat,
     SystemMessage,
-    TextContentItem,
     ToolMessage,
     UserMessage,
 )
 from azure.core.credentials import AzureKeyCredential
-from azure.core.exceptions import ClientAuthenticationError, HttpResponseError, ResourceNotFoundError
+from azure.core.exceptions import HttpResponseError, ResourceNotFoundError
 
 PROMPT = "What is Deep Learning?"
 ANSWER = "Deep Learning is machine learning with neural networks of many layers."
@@ -46,13 +43,9 @@ WEATHER = ChatCompletionsToolDefinition(
         },
     )
 )
-PIXEL = (
-    "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR4nGNgYGBgAAAABQABh6FO1AAAAABJRU5ErkJg"
-    "gg=="
-)
 
 
-def whole(client: ChatCompletionsClient) -> dict[str, Any]:
+def whole(client: ChatCompletionsClient) -> None:
     """A whole answer."""
     answer = client.complete(messages=[UserMessage(PROMPT)], temperature=0, max_tokens=100, seed=1)
     (choice,) = answer.choices
@@ -66,10 +59,9 @@ def whole(client: ChatCompletionsClient) -> dict[str, Any]:
     cut = client.complete(messages=[SystemMessage("Be brief."), UserMessage(PROMPT)], temperature=0, max_tokens=2)
     assert cut.choices[0].finish_reason == CompletionsFinishReason.TOKEN_LIMIT_REACHED
     assert cut.usage.completion_tokens == 2
-    return {"model": answer.model, "content": choice.message.content}
 
 
-def streamed(client: ChatCompletionsClient) -> dict[str, Any]:
+def streamed(client: ChatCompletionsClient) -> None:
     """The same as a stream."""
     text = ""
     finishes: list[Any] = []
@@ -85,11 +77,10 @@ def streamed(client: ChatCompletionsClient) -> dict[str, Any]:
     assert text == ANSWER, text
     assert finishes == [CompletionsFinishReason.STOPPED], finishes
     assert len(ids) == 1
-    assert updates > 2
-    return {"updates": updates}
+    assert updates > 10
 
 
-def tool(client: ChatCompletionsClient) -> dict[str, Any]:
+def tool(client: ChatCompletionsClient) -> None:
     """A call, whole and streamed, and the conversation going on after it."""
     asked: dict[str, Any] = {"messages": [UserMessage(WEATHER_PROMPT)], "tools": [WEATHER], "temperature": 0}
     answer = client.complete(**asked)
@@ -115,10 +106,9 @@ def tool(client: ChatCompletionsClient) -> dict[str, Any]:
     ]
     after = client.complete(messages=history, tools=[WEATHER], temperature=0)
     assert after.choices[0].message.content == WEATHER_ANSWER, after.choices[0].message.content
-    return {"arguments": arguments, "answer": WEATHER_ANSWER}
 
 
-def response_format(client: ChatCompletionsClient) -> dict[str, Any]:
+def response_format(client: ChatCompletionsClient) -> None:
     """JSON by a schema."""
     schema = {
         "type": "object",
@@ -127,10 +117,11 @@ def response_format(client: ChatCompletionsClient) -> dict[str, Any]:
         "additionalProperties": False,
     }
     wanted = JsonSchemaFormat(name="city", schema=schema, strict=True)
-    answer = client.complete(messages=[UserMessage(PROMPT)], temperature=0, max_tokens=60, response_format=wanted)
-    city = json.loads(answer.choices[0].message.content)["city"]
-    assert city in {"Paris", "Rome"}
-    return {"city": city}
+    asked: dict[str, Any] = {"messages": [UserMessage(PROMPT)], "temperature": 0, "max_tokens": 60}
+    # The model would rather think than name a city, and a guide lets it.
+    extras = {"chat_template_kwargs": {"enable_thinking": False}}
+    answer = client.complete(**asked, response_format=wanted, model_extras=extras)
+    assert json.loads(answer.choices[0].message.content)["city"] in {"Paris", "Rome"}
 
 
 def error_of(ask: Callable[[], Any]) -> HttpResponseError:
@@ -159,16 +150,7 @@ def refused(client: ChatCompletionsClient, expected: int, **given: Any) -> dict[
     return told(error_of(lambda: client.complete(**request)), expected)
 
 
-def image(client: ChatCompletionsClient) -> dict[str, Any]:
-    """A text model refuses images, whole and streamed."""
-    parts = [TextContentItem(text="What is this?"), ImageContentItem(image_url=ImageUrl(url=PIXEL))]
-    seen = [refused(client, 422, messages=[UserMessage(parts)], stream=stream) for stream in (False, True)]
-    assert seen[0] == seen[1]
-    assert "image" in seen[0]["message"] or "multimodal" in seen[0]["message"], seen
-    return seen[0]
-
-
-def extras(client: ChatCompletionsClient) -> dict[str, Any]:
+def extras(client: ChatCompletionsClient) -> None:
     """model_extras: with them the client itself says pass-through; a header in the call goes first."""
     asked: dict[str, Any] = {"messages": [UserMessage(PROMPT)], "temperature": 0}
     passed = client.complete(**asked, model_extras={"min_tokens": 1, "stop_token_ids": [], "n": 2})
@@ -183,61 +165,35 @@ def extras(client: ChatCompletionsClient) -> dict[str, Any]:
 
     counts = {mode: len(ask(mode).choices) for mode in ("ignore", "drop", "pass-through")}
     assert counts == {"ignore": 1, "drop": 1, "pass-through": 2}, counts
-    for mode in (None, "error", "perhaps"):
-        told(error_of(partial(ask, mode)), 400)
-    return counts
+    told(error_of(partial(ask, None)), 400)
 
 
-def info(client: ChatCompletionsClient) -> dict[str, Any]:
+def info(client: ChatCompletionsClient) -> None:
     """/info."""
     model = client.get_model_info()
     assert model.model_type == "chat_completion"
     assert model.model_name == client.complete(messages=[UserMessage(PROMPT)], max_tokens=1).model
-    return {"model_name": model.model_name, "provider": model.model_provider_name}
 
 
-def other_routes(url: str, credential: AzureKeyCredential) -> dict[str, Any]:
+def other_routes(url: str, credential: AzureKeyCredential) -> None:
     """Embeddings are another model's."""
     with EmbeddingsClient(url, credential) as client:
         error = error_of(lambda: client.embed(input=["a"]))
     assert isinstance(error, ResourceNotFoundError)
-    return told(error, 404)
+    told(error, 404)
 
 
-def without_the_key(url: str) -> dict[str, Any]:
-    """The client's own class for 401."""
-    with ChatCompletionsClient(url, AzureKeyCredential("wrong")) as client:
-        errors = [
-            error_of(ask) for ask in (client.get_model_info, lambda: client.complete(messages=[UserMessage(PROMPT)]))
-        ]
-    assert all(isinstance(error, ClientAuthenticationError) for error in errors)
-    first, second = (told(error, 401) for error in errors)
-    assert first == second
-    return first
-
-
-def main(url: str, key: str | None) -> None:
+def main(url: str) -> None:
     """Everything in turn."""
-    credential = AzureKeyCredential(key or "none")
+    credential = AzureKeyCredential("none")
     with ChatCompletionsClient(url, credential) as client:
-        summary: dict[str, Any] = {
-            "whole": whole(client),
-            "streamed": streamed(client),
-            "tool": tool(client),
-            "response_format": response_format(client),
-            "image": image(client),
-            "temperature": refused(client, 422, temperature=-1),
-            "role": refused(client, 422, body={"messages": [{"role": "boss", "content": "hi"}]}, messages=None),
-            "extras": extras(client),
-            "info": info(client),
-            "other_routes": other_routes(url, credential),
-        }
-    with ChatCompletionsClient(url, credential, api_version="yesterday") as client:
-        summary["api_version"] = refused(client, 400)
-    if key is not None:
-        summary["without_the_key"] = without_the_key(url)
-    print(json.dumps(summary))
+        for check in (whole, streamed, tool, response_format, extras, info):
+            check(client)
+        wrong = refused(client, 422, temperature=-1)
+        assert wrong["detail"]["loc"] == ["temperature"]
+    other_routes(url, credential)
+    print("{}")
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2] if len(sys.argv) > 2 else None)
+    main(sys.argv[1])

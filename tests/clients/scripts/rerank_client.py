@@ -84,12 +84,6 @@ def coheres_version_2(asked: Asked, told: Told) -> None:
 
 
 @check
-def top_n_of_all(asked: Asked, told: Told) -> None:
-    for top_n in (0, len(told["documents"]), 1000):
-        check_results(ranked(asked, told, "/rerank", top_n=top_n)["results"], told, "relevance_score")
-
-
-@check
 def logits(asked: Asked, told: Told) -> None:
     answer = ranked(asked, told, "/rerank", use_activation=False)
     assert [one["index"] for one in answer["results"]] == told["order"]
@@ -163,27 +157,6 @@ def a_long_document_is_cut(asked: Asked, told: Told) -> None:
     answer = asked.told("/rerank", {**body, "truncate_prompt_tokens": -1})
     assert len(answer["results"]) == 1
     assert asked.told("/rerank", {**body, "max_tokens_per_doc": 8})["results"][0]["index"] == 0
-
-
-@check
-def errors_name_the_field(asked: Asked, told: Told) -> None:
-    answer = asked.post("/v1/rerank", {"model": "any", "query": told["query"], "documents": [5]})
-    assert answer.status_code == 400
-    assert "documents[0]: expected a string" in answer.text
-    answer = asked.post("/rerank", {"query": told["query"], "texts": 5})
-    assert answer.status_code == 422
-    assert "texts: expected a list of texts" in answer.text
-    answer = asked.post("/score", {"text_1": ["a", "b"], "text_2": ["a"]})
-    assert answer.status_code == 400
-    assert "text_1: expected one of them" in answer.text
-
-
-@check
-def no_chat_on_this_model(asked: Asked, told: Told) -> None:
-    body = {"model": "any", "messages": [{"role": "user", "content": "Hi"}]}
-    answer = asked.post("/v1/chat/completions", body)
-    assert answer.status_code == 400
-    assert "this model ranks or classifies texts and generates none" in answer.text
 
 
 if __name__ == "__main__":

@@ -163,17 +163,6 @@ def tool_loop(client: Any, told: Any) -> None:
 
 
 @check
-def a_call_that_was_cut_off(client: Any, told: Any) -> None:
-    call, result = calls_of(ask(client, told["calls"]["prompt"], tools=tools(told)))[0], told["calls"]["results"][0]
-    history = [
-        {"role": "user", "content": told["calls"]["prompt"]},
-        {**call.model_dump(), "arguments": call.arguments[:-2], "status": "incomplete"},
-        {"type": "function_call_output", "call_id": call.call_id, "output": result},
-    ]
-    assert ask(client, history, tools=tools(told)).status == "completed"
-
-
-@check
 def tool_choice_required_and_named(client: Any, told: Any) -> None:
     (first, *_) = tools(told)
     limit = {"max_output_tokens": 300}
@@ -269,28 +258,6 @@ def logprobs(client: Any, told: Any) -> None:
 
 
 @check
-def what_is_repeated(client: Any, told: Any) -> None:
-    asked = {
-        "metadata": {"order": "17"}, "user": "u", "safety_identifier": "s", "prompt_cache_key": "k", "top_p": 0.5,
-        "truncation": "auto", "max_output_tokens": 100, "parallel_tool_calls": False,
-    }  # fmt: skip
-    response = ask(client, told["question"], service_tier="auto", **asked)
-    for name, value in asked.items():
-        assert getattr(response, name) == value, name
-    assert response.temperature == 0
-    assert response.service_tier == "default"
-
-
-@check
-def usage_details(client: Any, told: Any) -> None:
-    usage = ask(client, told["question"]).usage
-    assert usage.total_tokens == usage.input_tokens + usage.output_tokens
-    assert min(usage.input_tokens, usage.output_tokens) > 0
-    assert usage.input_tokens_details.cached_tokens >= 0
-    assert usage.output_tokens_details.reasoning_tokens == 0
-
-
-@check
 def reasoning_item(client: Any, told: Any) -> None:
     asked = told["reasoning"]
     response = ask(client, asked["prompt"])
@@ -312,21 +279,6 @@ def errors_name_the_field(client: Any, told: Any) -> None:
     error = refused(lambda: ask(client, told["question"], top_p=3))
     assert names(error, "top_p", told)
     assert error.type == ("invalid_request_error" if told["bodies"] else None)
-    error = refused(lambda: ask(client, told["question"], stream=True, top_logprobs=99))
-    assert names(error, "top_logprobs", told)
-    error = refused(lambda: ask(client, [{"role": "user", "content": [{"type": "input_file", "file_id": "f"}]}]))
-    assert names(error, "input[0].content[0].type", told)
-
-
-@check
-def what_is_not_there_is_refused_by_name(client: Any, told: Any) -> None:
-    for field, value in {"background": True, "conversation": "conv_1", "prompt": {"id": "pmpt_1"}}.items():
-        assert names(refused(lambda field=field, value=value: ask(client, "a", **{field: value})), field, told)
-    web = {"tools": [{"type": "web_search"}], "tool_choice": {"type": "web_search"}}
-    assert names(refused(lambda: ask(client, "a", **web)), "tool_choice.type", told)
-    kind, place = (openai.NotFoundError, "id") if told["store"] else (openai.BadRequestError, "type")
-    error = refused(lambda: ask(client, [{"type": "item_reference", "id": "msg_1"}]), kind)
-    assert names(error, f"input[0].{place}", told)
 
 
 @check
@@ -361,22 +313,6 @@ def with_a_store(client: Any, told: Any) -> None:
     assert names(error, "previous_response_id", told)
     third = ask(client, told["question"], previous_response_id=second.id, stream=True)
     assert list(third)[-1].response.output_text == told["answer"]
-
-
-@check
-def a_loop_of_tools_with_a_store(client: Any, told: Any) -> None:
-    if not told["store"]:
-        return
-    first = ask(client, told["calls"]["prompt"], tools=tools(told))
-    outputs = [
-        {"type": "function_call_output", "call_id": call.call_id, "output": result}
-        for call, result in zip(calls_of(first), told["calls"]["results"], strict=True)
-    ]
-    second = ask(client, outputs, tools=tools(told), previous_response_id=first.id)
-    assert second.output_text == told["calls"]["follow_up"]
-    unkept = ask(client, told["question"], store=False)
-    assert unkept.store is False
-    refused(lambda: client.responses.retrieve(unkept.id), openai.NotFoundError)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from typing import Any
 
 import httpx
 from checks import check, main
-from openai import APIStatusError, BadRequestError, NotFoundError, OpenAI
+from openai import BadRequestError, NotFoundError, OpenAI
 
 Told = dict[str, Any]
 
@@ -23,14 +23,6 @@ def post(client: OpenAI, path: str, **body: Any) -> Any:
     """The answer's JSON; raises what the client makes of an error."""
     url = f"{str(client.base_url).removesuffix('v1/')}{path}"
     return client.post(url, cast_to=httpx.Response, body=body).json()
-
-
-def refusal(client: OpenAI, path: str, **body: Any) -> APIStatusError:
-    try:
-        answer = post(client, path, **body)
-    except APIStatusError as error:
-        return error
-    raise AssertionError(answer)
 
 
 def messages(told: Told, kind: str) -> list[dict[str, Any]]:
@@ -131,18 +123,13 @@ def a_prompt_that_is_longer_than_the_context_is_counted(client: OpenAI, told: To
 
 
 @check
-def errors_name_what_is_wrong(client: OpenAI, told: Told) -> None:
-    for path, body, field in (
-        ("tokenize", {}, "prompt"),
-        ("tokenize", {"messages": "a"}, "messages"),
-        ("tokenize", {"prompt": "a", "return_token_strs": "yes"}, "return_token_strs"),
-        ("detokenize", {}, "tokens"),
-        ("detokenize", {"tokens": [2**30]}, "tokens"),
-        ("detokenize", {"tokens": [1, -1]}, "tokens[1]"),
-    ):
-        error = refusal(client, path, **body)
-        assert isinstance(error, BadRequestError), error
-        assert f"{field}: " in str(error), error
+def an_error_names_what_is_wrong(client: OpenAI, told: Told) -> None:
+    raised = ""
+    try:
+        post(client, "detokenize", tokens=[1, -1])
+    except BadRequestError as error:
+        raised = str(error)
+    assert "tokens[1]: " in raised
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ from ...kit.answers.anthropic import ASKED, REASONING, SETTINGS, TOOL, USER, cal
 from ...kit.answers.events import end, feed
 from ...kit.api.errors import ContextError, PayloadError, RequestError
 from ...kit.api.types import Delta, Failed, Request, Started
+from ...kit.rows import each_row
 
 BODY: dict[str, Any] = {"messages": [USER]}
 REQUEST = Request(b"", request_id="req-7", path=COUNT_PATH)
@@ -55,7 +56,7 @@ def test_a_failure() -> None:
     assert (reply.status, reply.finished, type(reply.failure)) == (400, True, ContextError)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("body", "place"),
     [({}, "messages"), ({**BODY, "tools": [{}]}, "tools[0].name"), ({**BODY, "max_tokens": -1}, "max_tokens")],
 )

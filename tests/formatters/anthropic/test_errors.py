@@ -8,8 +8,6 @@ import pytest
 
 from lmi.formatters.anthropic.errors import error_response
 
-from ...kit.answers.anthropic import SETTINGS
-from ...kit.api.dialects import receive, refusal
 from ...kit.api.errors import (
     ContentFilterError,
     ContextError,
@@ -29,7 +27,6 @@ from ...kit.api.errors import (
     UnavailableError,
     UserCodeError,
 )
-from ...kit.api.types import Request, Response
 from ...kit.rows import each_row
 
 
@@ -76,16 +73,6 @@ def test_a_tools_schema_is_named_as_the_client_knows_it() -> None:
     error = ParameterError("tools[1].function.parameters: expected a schema", "tools[1].function.parameters")
     message = json.loads(error_response(error, "").body)["error"]["message"]
     assert message == "tools[1].input_schema: expected a schema"
-
-
-@pytest.mark.parametrize("path", ["/v1/messages", "/v1/messages/count_tokens"])
-def test_a_request_that_is_not_read_is_refused_in_this_form(path: str) -> None:
-    """Before it is admitted, and where it is no JSON."""
-    refused = refusal(UnauthorizedError("no key"), Request(b"", path=path, request_id="a"), SETTINGS)
-    assert (refused.status, json.loads(refused.body)["error"]["type"]) == (401, "authentication_error")
-    received = receive(Request(b"{", path=path, request_id="a"), SETTINGS)
-    assert isinstance(received, Response)
-    assert (received.status, json.loads(received.body)["request_id"]) == (400, "a")
 
 
 @pytest.mark.engine

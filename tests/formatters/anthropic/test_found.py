@@ -96,7 +96,7 @@ def test_what_the_model_is_told(messages: list[dict[str, Any]], last: str, calla
     assert [one.get("defer_loading", False) for one in made.tools] == [False, *(True for _ in callable_)]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("tools", "choice", "names"),
     [
         # A template says how tools are called where it lists one.
@@ -112,7 +112,7 @@ def test_what_is_listed(tools: list[Any], choice: Any, names: list[str]) -> None
     assert listed == [name for name in names if name != "look" or len(names) == 1]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("messages", "told"),
     [
         ([*system(TEXT, clear_at="never"), ASKED], ["Look!", "So.", "Look!"]),
@@ -133,7 +133,7 @@ def test_system_messages_for_a_turn(messages: list[dict[str, Any]], told: list[s
 PLACE = "messages[1].content[0].tool"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("block", "error", "param"),
     [
         (named("tool_addition", "other"), ParameterError, f"{PLACE}.name"),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -15,10 +14,10 @@ from lmi.formatters.anthropic.reply import MessageEncoder
 
 from ...kit.answers.anthropic import REASONING, call, events, joined, reply, whole
 from ...kit.answers.events import end, feed, same_shape
-from ...kit.answers.splits import LETTERS, merged, split
+from ...kit.answers.splits import LETTERS
 from ...kit.api.conversation import uncarried
 from ...kit.api.errors import ContextError, GenerationError, OverloadedError
-from ...kit.api.types import CallDelta, Delta, Event, Failed, Finish, FinishReason, Started
+from ...kit.api.types import CallDelta, Delta, Event, Failed, Finish, Started
 from ...kit.rows import each_row
 
 # --- The documentation's examples ---
@@ -49,7 +48,7 @@ def test_a_whole_answer() -> None:
     assert body == {**WHOLE, "id": body["id"]}
 
 
-@pytest.mark.parametrize("stream", [False, True])
+@each_row("stream", [False, True])
 def test_a_prompt_alone(stream: bool) -> None:
     """With `max_tokens` 0, which puts it into the cache; an engine generates a token at least."""
     (asked,) = call(max_tokens=0).generations
@@ -173,10 +172,14 @@ def test_an_answer_without_text_has_no_block(stream: bool, text: str) -> None:
 
 
 def test_white_space_before_a_text_belongs_to_it() -> None:
-    told = (Started(1), Delta(0, "", reasoning="So"), Delta(0, "\n"), Delta(0, "\n"), Delta(0, "Hi", finish=end()))
+    """And to no later one."""
+    told = (
+        Started(1), Delta(0, "", reasoning="So"), Delta(0, "\n"), Delta(0, "\n"), Delta(0, "Hi"),
+        Delta(0, "", calls=CALL), Delta(0, "b", finish=end()),
+    )  # fmt: skip
     for message in (joined(events(reply(stream=True), *told)), whole(reply(), *told)):
-        assert [block["type"] for block in message["content"]] == ["thinking", "text"]
-        assert message["content"][1]["text"] == "\n\nHi"
+        assert [block["type"] for block in message["content"]] == ["thinking", "text", "tool_use", "text"]
+        assert [block["text"] for block in message["content"][1::2]] == ["\n\nHi", "b"]
 
 
 def test_white_space_between_calls_is_no_text() -> None:
@@ -237,7 +240,7 @@ def test_thinking_that_is_omitted_is_in_its_signature() -> None:
         assert text == {"type": "text", "text": "Hi"}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("given", "id"),
     [("chatcmpl-tool-1f", "toolu_1f"), ("call_1", "toolu_call_1"), ("functions.look:0", "toolu_functions.look:0")],
 )
@@ -252,7 +255,7 @@ def test_a_call_without_an_id_gets_one() -> None:
     assert re.fullmatch("toolu_[0-9a-f]{32}", message["content"][0]["id"])
 
 
-@pytest.mark.parametrize("text", ["", '{"a": ', "[1]", "5", "[" * 5000])
+@each_row("text", ["", '{"a": ', "[1]", "5", "[" * 5000])
 def test_an_input_that_is_no_object_is_empty(text: str) -> None:
     calls = (CallDelta(0, "a", "look", text),)
     message = whole(reply(), Started(1), Delta(0, "", calls=calls, finish=end("length", 100)))
@@ -262,8 +265,8 @@ def test_an_input_that_is_no_object_is_empty(text: str) -> None:
 # --- Errors ---
 
 
-@pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize("before", [(), (Started(1),)])
+@each_row("stream", [False, True])
+@each_row("before", [(), (Started(1),)])
 def test_an_error_before_the_first_event(stream: bool, before: tuple[Event, ...]) -> None:
     answer = reply(stream=stream)
     (body,) = feed(answer, *before, Failed.of(ContextError("messages: too long", "messages")))
@@ -284,7 +287,7 @@ def test_an_error_in_a_stream_is_its_last_event() -> None:
     assert isinstance(answer.failure, OverloadedError)
 
 
-@pytest.mark.parametrize("stream", [False, True])
+@each_row("stream", [False, True])
 def test_what_was_cut_off_is_an_error(stream: bool) -> None:
     answer = reply(stream=stream)
     records = feed(answer, Started(1), Delta(0, "Hi", finish=Finish("abort")))
@@ -294,36 +297,6 @@ def test_what_was_cut_off_is_an_error(stream: bool) -> None:
 
 
 # --- Any split ---
-
-
-pieces = st.lists(LETTERS, max_size=5)
-
-
-def _calls(texts: Sequence[str]) -> list[Delta]:
-    """A call in two deltas for each text."""
-    made: list[Delta] = []
-    for index, text in enumerate(texts):
-        quoted = json.dumps({"a": text})
-        made.append(Delta(0, "", calls=(CallDelta(index, f"call_{index}", "look", quoted[:4]),)))
-        made.append(Delta(0, "", calls=(CallDelta(index, arguments=quoted[4:]),)))
-    return made
-
-
-@given(
-    pieces, pieces, pieces, st.lists(st.booleans(), min_size=21, max_size=21),
-    st.sampled_from(["eos", "stop", "length", "content_filter"]),
-)  # fmt: skip
-def test_any_split_gives_the_same_message(
-    reasoning: list[str], texts: list[str], calls: list[str], cuts: list[bool], reason: FinishReason
-) -> None:
-    steps = [Delta(0, "", reasoning=text) for text in reasoning] + [Delta(0, text) for text in texts] + _calls(calls)
-    steps.append(Delta(0, "", (), end(reason, len(steps), reasoning_tokens=len(reasoning))))
-    told = split(steps, cuts)
-    expected = whole(reply(), Started(7, 2), merged(steps))
-    streamed = joined(events(reply(stream=True), *told))
-    for message in (whole(reply(), *told), streamed):
-        key, expected_key = message["id"].removeprefix("msg_"), expected["id"].removeprefix("msg_")
-        assert json.loads(json.dumps(message).replace(key, expected_key)) == expected
 
 
 @given(st.lists(st.tuples(st.sampled_from(["reasoning", "text", "call"]), LETTERS), max_size=8), st.booleans())
@@ -341,15 +314,6 @@ def test_blocks_in_any_order_are_the_same_whole_and_streamed(steps: list[tuple[s
     key, streamed_key = body["id"].removeprefix("msg_"), streamed["id"].removeprefix("msg_")
     assert json.loads(json.dumps(streamed).replace(streamed_key, key)) == body
     assert [block["type"] for block in body["content"]].count("tool_use") == [kind for kind, _ in steps].count("call")
-
-
-@given(st.lists(LETTERS, max_size=8))
-def test_a_text_has_one_event_a_delta(texts: list[str]) -> None:
-    told = [Delta(0, text) for text in ["Hi", *texts]]
-    made = events(reply(stream=True), Started(1), *told, Delta(0, "", finish=end()))
-    assert [event["delta"]["text"] for event in made if event["type"] == "content_block_delta"] == [
-        text for text in ["Hi", *texts] if text
-    ]
 
 
 # --- Others' types ---

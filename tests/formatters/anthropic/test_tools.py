@@ -55,7 +55,7 @@ def test_which_may_be_called(given: Any, choice: str, function: str | None, para
     assert len(made.tools) == 1
 
 
-@pytest.mark.parametrize("choice", [None, {"type": "auto"}, {"type": "none"}])
+@each_row("choice", [None, {"type": "auto"}, {"type": "none"}])
 def test_none(choice: Any) -> None:
     nothing: tuple[Any, ...] = ([], None)
     for tools in nothing:
@@ -86,7 +86,7 @@ def test_what_only_anthropic_runs_is_left_out(
     assert [tool["type"] in line for line in caplog.messages] == [True]
 
 
-@pytest.mark.parametrize("tool", SERVERS, ids=lambda tool: tool["type"])
+@each_row("tool", SERVERS, ids=lambda tool: tool["type"])
 def test_an_option_refuses_it(tool: Any) -> None:
     settings = msgspec.structs.replace(SETTINGS, server_tools="error")
     message = rf"^tools\[1\].type: expected 'custom' \(option.server_tools=error.*, got '{tool['type']}'"
@@ -95,7 +95,7 @@ def test_an_option_refuses_it(tool: Any) -> None:
     assert caught.value.param == "tools[1].type"
 
 
-@pytest.mark.parametrize("tools", [None, [], [SERVERS[0]]])
+@each_row("tools", [None, [], [SERVERS[0]]])
 def test_a_call_needs_a_tool(tools: Any) -> None:
     with pytest.raises(ParameterError) as caught:
         read(tools, {"type": "any"})

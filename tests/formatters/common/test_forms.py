@@ -153,7 +153,7 @@ def test_the_schema_refuses_what_is_refused(kind: Nested, given: Any) -> None:
     assert not taken(kind, given) or (kind is INFERRED and given == {})
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("kind", "description"),
     [
         (FORM, "an object with name, size"),

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ...kit.api.dialects import look_through_in_pieces, read_json
@@ -103,6 +103,7 @@ def places(value: Any, path: str = "") -> Iterator[str]:
         yield from places(inner, f"{path}.{name}" if isinstance(value, dict) else f"{path}[{name}]")
 
 
+@settings(max_examples=50)
 @given(st.dictionaries(NAMES, VALUES))
 def test_the_first_of_them_is_named(body: dict[str, Any]) -> None:
     if first := next(places(body), ""):

@@ -124,7 +124,7 @@ def test_everything_stays_in_its_order() -> None:
     assert builder.messages() == tuple(message for _, expected in BUILT.values() for message in expected)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "end", [lambda builder: builder.say("user", "a"), lambda builder: builder.result("1", "a")], ids=["say", "result"]
 )
 def test_an_answer_ends_with_what_comes_after_it(end: Callable[[Builder], object]) -> None:
@@ -142,7 +142,7 @@ ADDED: dict[str, Callable[[Turn], object]] = {
 }
 
 
-@pytest.mark.parametrize("name", ADDED)
+@each_row("name", ADDED)
 def test_whether_an_answer_is_empty(name: str) -> None:
     turn = Builder().answer()
     empty = turn.empty
@@ -194,7 +194,7 @@ MANY: dict[str, tuple[Callable[[Builder, int], object], int]] = {
 }
 
 
-@pytest.mark.parametrize("kind", MANY)
+@each_row("kind", MANY)
 def test_there_may_not_be_too_many(kind: str) -> None:
     add, others = MANY[kind]
     builder = Builder("input")
@@ -206,7 +206,7 @@ def test_there_may_not_be_too_many(kind: str) -> None:
     assert caught.value.param == "input"
 
 
-@pytest.mark.parametrize("kind", MANY)
+@each_row("kind", MANY)
 def test_nor_too_many_of_one_kind(kind: str) -> None:
     add, others = MANY[kind]
     builder = Builder()

@@ -17,7 +17,7 @@ from ...kit.rows import each_row
 TEXTS = ["", "hm", "Größe 🎈\n\0", "a" * LIMIT]
 
 
-@pytest.mark.parametrize("text", TEXTS, ids=lambda text: repr(text)[:20])
+@each_row("text", TEXTS, ids=lambda text: repr(text)[:20])
 def test_there_and_back(text: str) -> None:
     packed = carried(text)
     assert packed.isascii()

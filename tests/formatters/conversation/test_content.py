@@ -193,7 +193,7 @@ FAULTS: list[tuple[Any, type[RequestError], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("part", "kind", "place"), FAULTS)
+@each_row(("part", "kind", "place"), FAULTS)
 def test_a_mistake_stays_one(part: Any, kind: type[RequestError], place: str) -> None:
     with pytest.raises(RequestError) as caught:
         parse("openai", body("openai", part), TELLING)

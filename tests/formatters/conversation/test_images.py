@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from typing import Any
 
 import pytest
@@ -26,6 +27,12 @@ def part(given: dict[str, Any], *, azure: bool) -> Content:
 URL = "https://example.com/a.png"
 AT = "messages[0].content[0]"
 USUAL = (URL, f"{AT}.image_url.url")
+PACKED = {
+    kind: b64encode(start).decode()
+    for kind, start in {
+        "jpeg": b"\xff\xd8\xff\xe0" + bytes(8), "gif": b"GIF89a" + bytes(8), "webp": b"RIFF\n\0\0\0WEBPVP8 ",
+    }.items()
+}  # fmt: skip
 READ: list[tuple[dict[str, Any], bool, tuple[str, str]]] = [
     ({"image_url": {"url": URL}}, False, USUAL),
     ({"image_url": {"url": f" {URL}\n"}}, False, USUAL),
@@ -37,6 +44,10 @@ READ: list[tuple[dict[str, Any], bool, tuple[str, str]]] = [
     ({"content": URL}, True, (URL, f"{AT}.content")),
     ({"content": "iVBORw0KGgo="}, True, ("data:image/png;base64,iVBORw0KGgo=", f"{AT}.content")),
     ({"content": data_url(PICTURE)}, True, (data_url(PICTURE), f"{AT}.content")),
+    *(
+        ({"content": f"{packed[:8]}\n{packed[8:]}"}, True, (f"data:image/{kind};base64,{packed}", f"{AT}.content"))
+        for kind, packed in PACKED.items()
+    ),
 ]
 
 
@@ -62,6 +73,7 @@ MISREAD: list[tuple[dict[str, Any], bool, type[RequestError], str]] = [
     ({"content": URL}, False, PayloadError, NO_URL),
     ({"content": ""}, True, ParameterError, f"content: {PLAIN}, {BASE64}, got ''"),
     ({"content": "ftp://example.com"}, True, ParameterError, f"content: {PLAIN}, {BASE64}, got 'ftp"),
+    ({"content": "aGVsbG8="}, True, ParameterError, f"content: {PLAIN}, {BASE64}, got 'aGVsbG8='"),
     ({"content": URL, "detail": 5}, True, PayloadError, "detail: expected one of auto, low, high, original, got 5"),
 ]
 

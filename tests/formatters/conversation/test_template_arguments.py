@@ -4,34 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
-from ...kit.api.dialects import CONVERSING, parse
+from ...kit.answers.forms import CONVERSATIONS, FORMS
 from ...kit.api.errors import UnsupportedError
 from ...kit.api.options import typed_settings
-from ...kit.api.types import Conversation, Settings
+from ...kit.api.types import Conversation, Response, Settings
 from ...kit.rows import each_row
 
 SILENT = typed_settings()
 THINKING = typed_settings(reasoning_parser="qwen3")
 ON = {"enable_thinking": True, "thinking": True}
 OFF = {"enable_thinking": False, "thinking": False}
-
-USER = {"role": "user", "content": "hi"}
-BODIES: dict[str, dict[str, Any]] = {
-    "openai": {"messages": [USER]},
-    "azure": {"messages": [USER]},
-    "minimal": {"messages": [USER], "model": "m"},
-    "responses": {"input": [USER]},
-    "anthropic": {"messages": [USER], "max_tokens": 5},
-    "tokens": {"messages": [USER]},
-}
-PASS = {"extra-parameters": "pass-through"}
-"""Azure's, for what its API does not have."""
-
-
-def test_every_dialect_is_there() -> None:
-    assert {*BODIES} == {known.name for known in CONVERSING} | {"tokens"}
 
 
 def efforts(dialect: str, effort: str) -> dict[str, Any]:
@@ -42,12 +24,12 @@ def efforts(dialect: str, effort: str) -> dict[str, Any]:
 
 
 def variables(dialect: str, settings: Settings, **fields: Any) -> dict[str, Any]:
-    (generation,) = parse(dialect, {**BODIES[dialect], **fields}, settings, headers=PASS).generations
+    (generation,) = FORMS[dialect].asked(settings, **fields).generations
     assert isinstance(generation.prompt, Conversation)
     return generation.prompt.template_arguments
 
 
-@each_row("dialect", BODIES)
+@each_row("dialect", CONVERSATIONS)
 @each_row("effort", ["none", "minimal", "low", "medium", "high"])
 def test_an_effort(dialect: str, effort: str) -> None:
     said = {"reasoning_effort": effort}
@@ -58,13 +40,13 @@ def test_an_effort(dialect: str, effort: str) -> None:
     assert variables(dialect, SILENT, **asked) == said | (OFF if effort == "none" else {})
 
 
-@each_row("dialect", BODIES)
+@each_row("dialect", CONVERSATIONS)
 @each_row("settings", [SILENT, THINKING], ids=["silent", "thinking"])
 def test_nothing_is_the_models_own(dialect: str, settings: Settings) -> None:
     assert variables(dialect, settings) == {}
 
 
-@each_row("dialect", BODIES)
+@each_row("dialect", CONVERSATIONS)
 @each_row("name", ["enable_thinking", "thinking", "reasoning_effort"])
 def test_what_the_client_says_itself_stays(dialect: str, name: str) -> None:
     made = variables(dialect, THINKING, chat_template_kwargs={name: "own", "b": 1}, **efforts(dialect, "none"))
@@ -72,9 +54,10 @@ def test_what_the_client_says_itself_stays(dialect: str, name: str) -> None:
     assert made == {"reasoning_effort": "none", **thinks, name: "own", "b": 1}
 
 
-@each_row("dialect", BODIES)
+@each_row("dialect", CONVERSATIONS)
 @each_row("name", ["chat_template", "tokenize", "padding", "max_length", "messages"])
 def test_what_is_none_of_the_templates(dialect: str, name: str) -> None:
-    with pytest.raises(UnsupportedError) as caught:
-        variables(dialect, SILENT, chat_template_kwargs={name: 1})
-    assert caught.value.param == f"chat_template_kwargs.{name}"
+    answer = FORMS[dialect].answer(SILENT, chat_template_kwargs={name: 1})
+    assert isinstance(answer, Response)
+    assert isinstance(answer.failure, UnsupportedError)
+    assert answer.failure.param == f"chat_template_kwargs.{name}"

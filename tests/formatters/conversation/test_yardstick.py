@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import msgspec
-import pytest
 
 from lmi.formatters import Dialect, ParsedRequest, Request, Response, Route, receive
 from lmi.formatters.base import JSON, Payload, encode, line_record
@@ -37,6 +36,7 @@ from lmi.model.options import Settings
 
 from ...kit.api.options import typed_settings
 from ...kit.api.types import Event, said
+from ...kit.rows import each_row
 
 OPTIONS = (
     Parameter("temperature", Number(0, 2), None, "temperature"),
@@ -280,7 +280,7 @@ def test_a_whole_answer() -> None:
     }  # fmt: skip
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("fields", "place"),
     [
         ({"messages": [{"role": "user"}]}, "messages[0].content"),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from functools import partial
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -100,7 +99,7 @@ def test_streamed(order: list[int], full: bool) -> None:
     assert len(lines) == len(order) + full
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("settings", "stream", "streams"),
     [
         (SETTINGS, None, False),
@@ -162,7 +161,7 @@ def test_several_sequences_are_not_streamed(several: str, settings: Settings, st
     assert one.stream
 
 
-@pytest.mark.parametrize("several", SEVERAL)
+@each_row("several", SEVERAL)
 def test_of_several_sequences_the_likeliest_is_the_text(several: str) -> None:
     """n, best_of: drawn and ranked. Beams: the engine's first one."""
     parameters, name = SEVERAL[several]

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from lmi.formatters.lmi import parse
 
@@ -78,7 +75,7 @@ def test_best_of_sequences() -> None:
     ]
 
 
-@pytest.mark.parametrize("name", ["n", "best_of"])
+@each_row("name", ["n", "best_of"])
 def test_several_sequences_are_not_streamed(name: str) -> None:
     """LMI's schema: "only works with non-streaming case"."""
     with pytest.raises(UnsupportedError) as caught:
@@ -180,7 +177,7 @@ def test_sample_generation_error_streamed() -> None:
 # --- Errors ---
 
 
-@pytest.mark.parametrize("whole", [True, False])
+@each_row("whole", [True, False])
 def test_failure_in_the_middle(whole: bool) -> None:
     answer = reply({"details": True}, stream=not whole)
     records = feed(answer, Started(5), delta([DEEP]), Failed.of(GenerationError("the reason")))
@@ -193,7 +190,7 @@ def test_failure_in_the_middle(whole: bool) -> None:
         assert (answer.status, records) == (200, [SAMPLE_LINES[0] + b"\n", LAST_LINE_ERROR + b"\n"])
 
 
-@pytest.mark.parametrize("formatter", ["jsonlines", "sse"])
+@each_row("formatter", ["jsonlines", "sse"])
 def test_abort_is_an_error(formatter: str) -> None:
     answer = reply(output_formatter=formatter)
     records = feed(answer, delta([DEEP]), delta([LEARNING], "abort"))
@@ -224,7 +221,7 @@ def test_finish_reasons(reason: FinishReason, word: str, stream: bool) -> None:
     assert document(records[-1])["details"]["finish_reason"] == word
 
 
-@pytest.mark.parametrize("stream", [True, False])
+@each_row("stream", [True, False])
 def test_return_full_text(stream: bool) -> None:
     """The prompt is in generated_text, never in a token line."""
     records = feed(reply({"return_full_text": True}, stream=stream), delta(TOKENS, "eos"))
@@ -236,7 +233,7 @@ def test_return_full_text(stream: bool) -> None:
 PREFILL = (Token(1, "What"), Token(2, " is", -2.5))
 
 
-@pytest.mark.parametrize("stream", [True, False])
+@each_row("stream", [True, False])
 def test_prefill(stream: bool) -> None:
     """LMI's Details: after `tokens`, from decoder_input_details; the first token of a prompt has no log_prob."""
     answer = reply({"details": True, "decoder_input_details": True}, stream=stream)
@@ -249,7 +246,7 @@ def test_prefill(stream: bool) -> None:
     ]
 
 
-@pytest.mark.parametrize("parameters", [{"details": True}, {"decoder_input_details": True}])
+@each_row("parameters", [{"details": True}, {"decoder_input_details": True}])
 def test_no_prefill(parameters: dict[str, Any]) -> None:
     """It is part of `details` and needs both parameters."""
     (body,) = feed(reply(parameters), Started(2, prefill=PREFILL), delta(TOKENS, "eos"))
@@ -348,56 +345,3 @@ def test_an_end_without_a_token() -> None:
     assert last["token"] == {"id": -1, "text": "", "log_prob": 0.0, "special_token": True}
     assert last["generated_text"] == "Deep  Learning"
     assert last["details"]["generated_tokens"] == 2
-
-
-def parts(tokens: Sequence[Token], cuts: Sequence[int]) -> list[Delta]:
-    """`tokens` cut into Deltas at `cuts`; a cut that comes twice makes an empty one."""
-    ends = [0, *sorted(min(cut, len(tokens) - 1) for cut in cuts), len(tokens)]
-    pieces = [tokens[start:end] for start, end in pairwise(ends)]
-    return [*map(delta, pieces[:-1]), delta(pieces[-1], "stop")]
-
-
-tokens_drawn = st.lists(
-    st.builds(
-        Token,
-        st.integers(0, 2**31),
-        st.text(st.characters(exclude_categories=["Cs"]), max_size=4),
-        st.floats(-9999, 0),
-        top=st.lists(st.builds(TopToken, st.integers(0, 2**31), st.text("ab"), st.floats(-9999, 0)), max_size=2).map(
-            tuple
-        ),
-    ),
-    min_size=1,
-    max_size=12,
-)
-
-
-@given(
-    tokens_drawn,
-    st.lists(st.integers(0, 12), max_size=12),
-    st.booleans(),
-    st.sampled_from([None, "jsonlines", "sse"]),
-    st.sampled_from([0, 2]),
-)
-def test_any_split_gives_the_same_bytes(
-    tokens: list[Token], cuts: list[int], details: bool, formatter: str | None, top: int
-) -> None:
-    parameters = {"details": details, "logprobs": top}
-    one = feed(reply(parameters, output_formatter=formatter), Started(3), delta(tokens, "stop"))
-    many = feed(reply(parameters, output_formatter=formatter), Started(3), *parts(tokens, cuts))
-    assert many == one
-    text = "".join(token.text for token in tokens)
-    assert document(one[-1])["generated_text"] == text
-    if formatter is not None:
-        assert len(one) == len(tokens)
-        assert "".join(document(record)["token"]["text"] for record in one) == text
-    if details:
-        assert document(one[-1])["details"]["generated_tokens"] == len(tokens)
-    if top and formatter is not None:
-        shown = [document(record)["top_tokens"] for record in one]
-    elif top and details:
-        shown = document(one[-1])["details"]["top_tokens"]
-    else:
-        assert b"top_tokens" not in b"".join(one)
-        return
-    assert [[one["id"] for one in tops] for tops in shown] == [[top.id for top in token.top] for token in tokens]

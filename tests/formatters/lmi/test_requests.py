@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from lmi.formatters.lmi import matches, parse, refuse
+from lmi.formatters.lmi import parse, refuse
 
 from ...kit.api.errors import (
     ContextError,
@@ -118,16 +118,9 @@ def test_refused(payload: dict[str, Any], kind: type[LmiError], message: str) ->
     assert caught.value.param == message.partition(":")[0]
 
 
-@pytest.mark.parametrize(
-    "nothing", [{"stream": None}, {"parameters": None}, {"adapters": None}, {"adapters": []}, {"adapters": [""]}]
-)
+@each_row("nothing", [{"stream": None}, {"parameters": None}, {"adapters": None}, {"adapters": []}, {"adapters": [""]}])
 def test_null_is_the_default(nothing: dict[str, Any]) -> None:
     assert parse({"inputs": PROMPT, **nothing}, Request(b""), settings()).generations == call().generations
-
-
-def test_matches() -> None:
-    for payload, expected in (({"inputs": 1}, True), ({"requestType": "CLOSE"}, False), ({"messages": []}, False)):
-        assert matches(payload, Request(b""), settings()) is expected
 
 
 # --- The form of a refusal ---

@@ -7,7 +7,6 @@ import re
 from typing import Any
 
 import msgspec
-import pytest
 
 from lmi.formatters.openai import parse
 
@@ -29,7 +28,7 @@ from ...kit.answers.openai import (
     reply,
     whole,
 )
-from ...kit.api.errors import ContextError, GenerationError, OverloadedError
+from ...kit.api.errors import GenerationError
 from ...kit.api.types import CallDelta, Delta, Event, Failed, Finish, Request, Settings, Started, Token, TopToken
 from ...kit.rows import each_row
 
@@ -223,6 +222,12 @@ def test_example_tool_calls() -> None:
     ]
 
 
+def test_a_text_after_a_call_does_not_change_how_the_answer_ends() -> None:
+    told = (Delta(0, "", calls=tuple(CALLS)), Delta(0, "\n"), Delta(0, "", (), end()))
+    *_, last = chunks(reply(stream=True, tools=TOOLS), *told)
+    assert last["choices"][0]["finish_reason"] == "tool_calls"
+
+
 def test_example_usage_chunk() -> None:
     """The streaming document, Final Chunk with Usage; the others have `usage: null` (docs/decisions.md: Usage)."""
     made = chunks(
@@ -248,7 +253,7 @@ def test_example_usage_chunk() -> None:
     }
 
 
-@pytest.mark.parametrize(("own", "chat"), [(CHATS, True), (COMPLETIONS, False)])
+@each_row(("own", "chat"), [(CHATS, True), (COMPLETIONS, False)])
 def test_usage_of_a_whole_answer_on_invocations_is_the_documents(own: str, chat: bool) -> None:
     """docs/decisions.md: Usage"""
     for path, details in ((own, DETAILS), (INVOCATIONS, PROMPT_DETAILS)):
@@ -264,82 +269,6 @@ def test_example_error_in_a_stream() -> None:
     same_shape(made[-1], {"error": {"message": "x", "type": "x", "param": None, "code": "x"}})
     assert made[-1]["error"]["message"] == "the reason"
     assert (answer.status, type(answer.failure)) == (200, GenerationError)
-
-
-FULL_CHUNK: dict[str, Any] = {
-    "id": "chatcmpl-123",
-    "object": "chat.completion.chunk",
-    "created": 1677652288,
-    "model": "gpt-3.5-turbo",
-    "system_fingerprint": "fp_44709d6fcb",
-    "service_tier": "default",
-    "choices": [
-        {
-            "index": 0,
-            "delta": {
-                "role": "assistant",
-                "content": "Hello",
-                "refusal": None,
-                "function_call": {"name": "get_weather", "arguments": '{"location":'},
-                "tool_calls": [EXAMPLE_CALLS[0]],
-            },
-            "logprobs": FULL_CHUNK_LOGPROBS,
-            "finish_reason": None,
-        }
-    ],
-    "usage": {"prompt_tokens": 9, "completion_tokens": 12, "total_tokens": 21, **DETAILS},
-}
-"""The streaming document, Full Chunk Format with All Fields (its two details of usage in our order)."""
-
-
-def _places(value: Any, place: str = "") -> dict[str, type]:
-    """The type of every value, by its place."""
-    if isinstance(value, dict):
-        inner = [_places(one, f"{place}.{key}") for key, one in value.items()]
-    elif isinstance(value, list):
-        inner = [_places(one, f"{place}[]") for one in value]
-    else:
-        return {place: type(value)}
-    return {place: type(value), **{name: kind for one in inner for name, kind in one.items()}}
-
-
-@pytest.mark.parametrize("legacy", [True, False])
-def test_example_full_chunk(legacy: bool) -> None:
-    """What comes is of the documented type; what never comes: docs/decisions.md: Fields left out of chat chunks."""
-    asked: dict[str, Any] = {"functions": [TOOLS[0]["function"]]} if legacy else {"tools": TOOLS}
-    made = chunks(
-        reply(stream=True, logprobs=True, top_logprobs=1, **asked, **USAGE),
-        Started(9),
-        Delta(0, "Hello", (HELLO,), calls=(CallDelta(0, "call_abc123", "get_weather", '{"location":'),)),
-        Delta(0, "", (), end(count=12)),
-    )
-    documented = _places(FULL_CHUNK)
-    came = {name: kind for chunk in made for name, kind in _places(chunk).items() if kind is not type(None)}
-    # The one key that the completions document adds is null here.
-    assert {name: documented[name] for name in came if name != ".choices[].finish_reason"} == {
-        name: kind for name, kind in came.items() if name != ".choices[].finish_reason"
-    }
-    assert made[-2]["choices"][0]["finish_reason"] == ("function_call" if legacy else "tool_calls")
-    never = {".system_fingerprint", ".service_tier", ".choices[].delta.refusal", ".choices[].logprobs.refusal"}
-    other = ".choices[].delta.tool_calls" if legacy else ".choices[].delta.function_call"
-    left_out = {name for name in documented if not name.startswith(other)} - set(came)
-    assert left_out == never
-
-
-EXAMPLE_FIRST_CHUNKS: list[dict[str, Any]] = [
-    {"index": 0, "delta": {"role": "assistant", "content": ""}, "finish_reason": None},
-    {"index": 0, "delta": {"content": "The weather today"}, "finish_reason": None},
-]
-"""The streaming document, Basic Content Streaming, choices."""
-
-
-def test_example_basic_content() -> None:
-    """The role comes once; the completions document adds `logprobs` and `stop_reason`, both null."""
-    made = chunks(reply(stream=True), Started(5), Delta(0, "The weather today"), Delta(0, "", (), end()))
-    choices = [chunk["choices"][0] for chunk in made]
-    assert choices[:2] == [{**one, "logprobs": None, "stop_reason": None} for one in EXAMPLE_FIRST_CHUNKS]
-    assert [("role" in choice["delta"]) for choice in choices] == [True, False, False]
-    assert all(list(chunk) == ["id", "object", "created", "model", "choices"] for chunk in made)
 
 
 def test_kv_transfer_params() -> None:
@@ -358,22 +287,6 @@ def test_kv_transfer_params() -> None:
 
 
 # --- Errors and endings ---
-
-
-@pytest.mark.parametrize("stream", [True, False])
-@pytest.mark.parametrize(
-    ("error", "status"), [(ContextError("the reason", "messages"), 400), (OverloadedError("the reason"), 429)]
-)
-def test_an_error_before_the_first_chunk(stream: bool, error: Any, status: int) -> None:
-    answer = reply(stream=stream)
-    body = whole(answer, Started(5), Failed.of(error))
-    assert (answer.status, answer.finished) == (status, True)
-    assert body["error"] | {"type": ""} == {
-        "message": "the reason",
-        "type": "",
-        "param": error.param,
-        "code": error.code,
-    }
 
 
 def test_an_abort_is_an_error() -> None:
@@ -424,7 +337,7 @@ def test_functions_are_answered_in_kind() -> None:
     assert made[-1]["choices"][0]["finish_reason"] == "function_call"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("settings", "fields", "there"),
     [(SETTINGS, {}, False), (REASONING, {}, True), (REASONING, {"include_reasoning": False}, False)],
 )
@@ -443,7 +356,7 @@ def test_reasoning_of_a_model_that_needs_no_parser() -> None:
 A = Token(1, "a", -0.5, raw=b"a")
 
 
-@pytest.mark.parametrize("logprobs", [False, True])
+@each_row("logprobs", [False, True])
 def test_usage_in_each_chunk(logprobs: bool) -> None:
     """vLLM's `continuous_usage_stats`: what has come so far, of all choices; a role counts nothing of its own."""
     options = {"include_usage": True, "continuous_usage_stats": True}
@@ -489,12 +402,6 @@ def test_an_echo_comes_before_the_answer(last: dict[str, Any], fields: dict[str,
     assert said == ["", *([echoed] if echoed else []), "upon"]
 
 
-def test_a_priority_is_the_generations() -> None:
-    assert call(**CHAT, priority=-3).generations[0].priority == -3
-    assert call(prompt="Hi", priority=2).generations[0].priority == 2
-    assert call(**CHAT).generations[0].priority == 0
-
-
 def test_usage_in_each_chunk_has_all_that_is_told_so_far() -> None:
     options = {"include_usage": True, "continuous_usage_stats": True}
     encoder = call(**CHAT, stream=True, n=2, stream_options=options).reply
@@ -516,7 +423,7 @@ def test_usage_in_each_chunk_goes_with_include_usage_alone() -> None:
     assert not any("usage" in chunk for chunk in made)
 
 
-@pytest.mark.parametrize("stream", [False, True])
+@each_row("stream", [False, True])
 def test_the_older_name_of_reasoning_can_be_left_out(stream: bool) -> None:
     settings = msgspec.structs.replace(REASONING, reasoning_content=False)
     made = reply(settings, stream=stream)

@@ -13,7 +13,7 @@ from lmi.formatters.openai import parse
 
 from ...kit.answers.events import Told, end, feed
 from ...kit.answers.openai import COMPLETIONS, DETAILS, DONE, PROMPT_DETAILS, SETTINGS, USAGE, call, chunks, whole
-from ...kit.api.errors import ContextError, GenerationError, LmiError, ParameterError, PayloadError, UnsupportedError
+from ...kit.api.errors import ContextError, LmiError, ParameterError
 from ...kit.api.types import JSON, Delta, Failed, Request, Started
 from ...kit.rows import each_row
 
@@ -71,33 +71,17 @@ def test_the_text_of_an_echo() -> None:
     assert [one.echo for one in made] == [False, True]
 
 
-def test_add_special_tokens() -> None:
-    given: tuple[dict[str, Any], ...] = ({}, {"add_special_tokens": True}, {"add_special_tokens": False})
-    assert [call(**fields).generations[0].add_special_tokens for fields in given] == [True, True, False]
-
-
 @each_row(
     ("fields", "kind", "message"),
     [
-        ({"prompt": []}, ParameterError, "prompt: expected a string, a list of token ids, or a list of either, got []"),
-        ({"prompt": [[]]}, ParameterError, "prompt[0]: expected at least one token id, got []"),
-        ({"prompt": ["a", 5]}, PayloadError, "prompt[1]: expected a string, got 5"),
-        ({"prompt": [5, "a"]}, PayloadError, "prompt[1]: expected an integer >= 0, got 'a'"),
-        ({"prompt": [[1], "a"]}, PayloadError, "prompt[1]: expected a list of token ids, got 'a'"),
-        ({"prompt": [-1]}, ParameterError, "prompt[0]: expected an integer >= 0, got -1"),
-        ({"prompt": [True]}, PayloadError, "prompt[0]: expected an integer >= 0, got True"),
-        ({"prompt": [None]}, PayloadError, "prompt[0]: expected a list of token ids, got None"),
         ({"prompt": ["a"] * 2049}, ParameterError, "prompt: expected at most 2048 of them, got 2049"),
         ({"prompt": ["a"] * 17, "n": 128}, ParameterError, "prompt: expected at most 2048 choices, prompts times n"),
-        ({"logprobs": 21}, ParameterError, "logprobs: expected an integer from 0 to 20, got 21"),
         ({"max_tokens": 0}, ParameterError, "max_tokens: expected an integer >= 1 (0 requires echo: true), got"),
         (
             {"prompt": ["a"] * 17, "best_of": 128},
             ParameterError,
             "prompt: expected at most 2048 choices, prompts times n or best_of",
         ),
-        ({"suffix": "end"}, UnsupportedError, "suffix: not supported"),
-        ({"prompt_embeds": "x"}, UnsupportedError, "prompt_embeds: not supported"),
     ],
 )
 def test_refused(fields: dict[str, Any], kind: type[LmiError], message: str) -> None:
@@ -205,22 +189,13 @@ def test_several_prompts_are_interleaved() -> None:
     assert (body["usage"]["prompt_tokens"], body["usage"]["completion_tokens"]) == (3, 7)
 
 
-@pytest.mark.parametrize("stream", [True, False])
+@each_row("stream", [True, False])
 def test_an_error_of_one_prompt_ends_the_request(stream: bool) -> None:
     answer = call(prompt=["a", "b"], stream=stream).reply
     records = feed(answer, (0, Started(1)), (1, Failed.of(ContextError("the reason", "prompt[1]"))))
     assert (answer.status, answer.content_type, answer.finished) == (400, JSON, True)
     assert json.loads(records[0])["error"]["param"] == "prompt[1]"
     assert isinstance(answer.failure, ContextError)
-
-
-def test_an_error_in_a_stream() -> None:
-    answer = call(prompt=["a", "b"], stream=True).reply
-    made = chunks(answer, (0, Delta(0, "x")), (1, Failed.of(GenerationError("the reason"))))
-    assert made[-1] == {
-        "error": {"message": "the reason", "type": "server_error", "param": None, "code": "generation_failed"}
-    }
-    assert answer.status == 200
 
 
 @pytest.mark.timing

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from lmi.formatters.openai import parse
 
 from ...kit.answers.events import end
 from ...kit.answers.openai import STRICT, USER, chunks
 from ...kit.api.types import Delta, Request, Started, Token
+from ...kit.rows import each_row
 
 TOKENS = 32
 PARTS: Any = [{"role": "user", "content": [{"type": "text", "text": "hi"}]}]
@@ -45,7 +44,7 @@ SENT: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("who", SENT)
+@each_row("who", SENT)
 def test_a_request(who: str) -> None:
     """It takes every field, though unknown ones are refused here; the count of tokens is the one that was asked for."""
     body = SENT[who]

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from ...kit.answers.events import end
 from ...kit.answers.openai import USAGE, call, chunks, reply, whole
 from ...kit.api.types import Delta, Event, Started, Token, TopToken
@@ -108,7 +106,7 @@ def test_logprobs() -> None:
 PREFILL = (Token(7, "x"), Token(8, "y", -1.0, top=(TopToken(8, "y", -1.0), TopToken(9, "z", -1.5))))
 
 
-@pytest.mark.parametrize(("prompt", "text"), [("xy", ""), ([7, 8], "xy")])
+@each_row(("prompt", "text"), [("xy", ""), ([7, 8], "xy")])
 def test_echo(prompt: Any, text: str) -> None:
     events: list[Event] = [Started(2, 0, PREFILL, text), Delta(0, "A", TOKENS[:1], end())]
     (choice,) = whole(call(prompt=prompt, echo=True, logprobs=1).reply, *events)["choices"]
@@ -129,7 +127,7 @@ def test_echo(prompt: Any, text: str) -> None:
     ]
 
 
-@pytest.mark.parametrize("stream", [True, False])
+@each_row("stream", [True, False])
 def test_echo_alone(stream: bool) -> None:
     """max_tokens 0: the prompt and its log-probabilities; the token that the engine made is not told of."""
     events: list[Event] = [Started(2, 0, PREFILL), Delta(0, "A", (), end("stop", stop="A"))]

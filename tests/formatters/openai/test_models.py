@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import pytest
-
 from lmi.formatters.openai.models import MODEL_PATH, model, models, version
 
 from ...kit.api.options import typed_settings
 from ...kit.api.types import EngineInfo, Request, Response, Route
 from ...kit.engines.loaders import adapter
+from ...kit.rows import each_row
 
 SETTINGS = typed_settings(model_name="owner/name")
 INFO = EngineInfo(engine="none", version="0", context=2048, adapters=(adapter("pirate", 1),))
@@ -30,7 +29,7 @@ def test_each_of_the_list_is_there_by_itself() -> None:
     assert [json.loads(ask(one["id"]).body) for one in listed["data"]] == [own, other]
 
 
-@pytest.mark.parametrize("name", ["name", "owner", "owner/name/", "x" * 1000])
+@each_row("name", ["name", "owner", "owner/name/", "x" * 1000])
 def test_one_that_is_not_there(name: str) -> None:
     answer = ask(name)
     error = json.loads(answer.body)["error"]
@@ -38,7 +37,7 @@ def test_one_that_is_not_there(name: str) -> None:
     assert error["message"] == f"model: there is no model {name[:256]!r}"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("path", "has"),
     [("/v1/models/a", True), ("/v1/models/a/b", True), ("/v1/models/", False), ("/v1/models", False), ("/a", False)],
 )

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from lmi.formatters.openai import CHAT_PATH, DIALECT, TEXT_PATH, matches, parse
+from lmi.formatters.openai import CHAT_PATH, DIALECT, TEXT_PATH, parse
 from lmi.formatters.openai.parameters import CHAT_TABLE, TEXT_TABLE
 
 from ...kit.answers.openai import CHAT, SETTINGS, STRICT, TEXT
@@ -58,7 +58,7 @@ def test_defaults() -> None:
     assert text == Generation(request_id="7", prompt="hi", sampling=Sampling(max_tokens=16), overflow="refuse")
 
 
-@pytest.mark.parametrize(("base", "table"), [(CHAT, CHAT_TABLE), (TEXT, TEXT_TABLE)])
+@each_row(("base", "table"), [(CHAT, CHAT_TABLE), (TEXT, TEXT_TABLE)])
 def test_null_is_the_default(base: dict[str, Any], table: tuple[Parameter, ...]) -> None:
     names = [row.name for row in table] + ["odd"]
     assert generation({**dict.fromkeys(names), **base}) == generation(base)
@@ -66,36 +66,11 @@ def test_null_is_the_default(base: dict[str, Any], table: tuple[Parameter, ...])
 
 EFFECTS: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"temperature": 0}, {"temperature": 0.0}),
-    ({"temperature": 2}, {"temperature": 2.0}),
-    ({"top_p": 0.5}, {"top_p": 0.5}),
-    # vLLM's range.
-    ({"seed": -(2**63)}, {"seed": -(2**63)}),
     ({"seed": -1}, {}),
-    ({"priority": -(2**63)}, {}),
-    ({"top_p": 1}, {"top_p": 1.0}),
-    ({"n": 3}, {"n": 3}),
-    ({"seed": -5}, {"seed": -5}),
     ({"stop": "END"}, {"stop": ("END",)}),
-    ({"stop": ["a", "b"]}, {"stop": ("a", "b")}),
     ({"stop": []}, {}),
     ({"presence_penalty": -2}, {"presence_penalty": -2.0}),
-    ({"frequency_penalty": 2}, {"frequency_penalty": 2.0}),
-    ({"logit_bias": {"5": -100, "0": 1.5}}, {"logit_bias": {5: -100.0, 0: 1.5}}),
-    ({"top_k": 5}, {"top_k": 5}),
     ({"top_k": -1}, {"top_k": 0}),
-    ({"min_p": 0.1}, {"min_p": 0.1}),
-    ({"repetition_penalty": 1.1}, {"repetition_penalty": 1.1}),
-    ({"min_tokens": 3}, {"min_tokens": 3}),
-    ({"ignore_eos": True}, {"ignore_eos": True}),
-    ({"skip_special_tokens": False}, {"skip_special_tokens": False}),
-    ({"spaces_between_special_tokens": False}, {"spaces_between_special_tokens": False}),
-    ({"stop_token_ids": [1, 2]}, {"stop_token_ids": (1, 2)}),
-    ({"include_stop_str_in_output": True}, {"include_stop": True}),
-    ({"bad_words": ["x"]}, {"bad_words": ("x",)}),
-    ({"truncate_prompt_tokens": 9}, {"truncate": 9}),
-    ({"truncate_prompt_tokens": -1}, {"truncate": -1}),
-    ({"prompt_logprobs": 2}, {"prompt_logprobs": 2}),
-    ({"max_tokens": 5}, {"max_tokens": 5}),
     # Without effect.
     ({"model": "dummy", "user": "me", "request_id": "x", "length_penalty": 1, "use_beam_search": False}, {}),
     ({"stream": False, "priority": 0, "truncation_side": "left", "guided_decoding_backend": "xgrammar"}, {}),
@@ -167,6 +142,7 @@ EFFECTS: list[tuple[dict[str, Any], dict[str, Any]]] = [
         {"structured_output": StructuredOutput(grammar="root ::= x")},
     ),
 ]
+"""What no row of docs/parameters.md tells."""
 
 
 @each_row("base", [CHAT, TEXT], ids=["chat", "text"])
@@ -200,7 +176,7 @@ def test_effect_in_chat(given_fields: dict[str, Any], effect: dict[str, Any]) ->
     assert made.tokens is (made.sampling.logprobs is not None)
 
 
-@pytest.mark.parametrize(("given", "shown"), [(False, None), (None, None), (0, 0), (True, 1), (20, 20)])
+@each_row(("given", "shown"), [(False, None), (None, None), (0, 0), (True, 1), (20, 20)])
 def test_logprobs_of_a_text(given: Any, shown: int | None) -> None:
     """What asks for none may be false, as in a chat."""
     assert generation({**TEXT, "logprobs": given}).sampling.logprobs == shown
@@ -275,7 +251,7 @@ def test_chat_or_text(payload: dict[str, Any], path: str, chat: bool) -> None:
 NEITHER = "expected a field messages (chat completions), prompt (text completions) or input (embeddings)"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("payload", "path", "message"),
     [
         ({}, "/invocations", NEITHER),
@@ -292,8 +268,3 @@ def test_neither(payload: dict[str, Any], path: str, message: str) -> None:
     with pytest.raises(PayloadError) as caught:
         parse_on(path)(payload, Request(b"", path=path), SETTINGS)
     assert caught.value.message == message
-
-
-def test_matches() -> None:
-    for payload, expected in ((CHAT, True), (TEXT, True), ({"messages": 1}, True), ({"inputs": "a"}, False)):
-        assert matches(payload, Request(b""), SETTINGS) is expected

@@ -7,50 +7,12 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ...kit.answers.events import Told, end, join_calls
-from ...kit.answers.openai import CHATS, COMPLETIONS, DETAILS, REASONING, TOOLS, USAGE, call, chunks, reply, whole
-from ...kit.answers.splits import CUTS, LETTERS, REASONS, merged, split, steps_of
-from ...kit.api.types import Delta, FinishReason, Started, Token
+from ...kit.answers.events import Told, end
+from ...kit.answers.openai import COMPLETIONS, DETAILS, USAGE, call, chunks, reply, whole
+from ...kit.answers.splits import LETTERS
+from ...kit.api.types import Delta, Started, Token
 
 # --- Chat ---
-
-
-def _assembled(made: list[Any]) -> Any:
-    """A message as clients put it together, the logprobs, the endings and the usage."""
-    choices = [choice for chunk in made for choice in chunk["choices"]]
-    deltas = [choice["delta"] for choice in choices]
-    message: dict[str, Any] = {
-        name: "".join(delta.get(name, "") for delta in deltas) for name in ("content", "reasoning", "reasoning_content")
-    }
-    calls = join_calls(
-        (part["index"], part.get("id"), part["function"].get("name"), part["function"]["arguments"])
-        for delta in deltas
-        for part in delta.get("tool_calls", ())
-    )
-    message["tool_calls"] = [
-        {"id": one.id, "function": {"name": one.name, "arguments": one.text}, "type": "function"} for one in calls
-    ]
-    entries = [entry for choice in choices for entry in choice["logprobs"]["content"]]
-    (word,) = [choice["finish_reason"] for choice in choices if choice["finish_reason"]]
-    return message, entries, word, made[-1]["usage"]
-
-
-@given(st.lists(LETTERS, max_size=4), st.lists(LETTERS, max_size=6), st.lists(LETTERS, max_size=5), CUTS, REASONS)
-def test_any_split_gives_the_same_answer(
-    reasoning: list[str], text: list[str], calls: list[str], cuts: list[bool], reason: FinishReason
-) -> None:
-    steps = steps_of(reasoning, text, calls, reason, ["f"])
-    events = split(steps, cuts)
-    asked: dict[str, Any] = {"logprobs": True, "top_logprobs": 1, "tools": TOOLS}
-    body = whole(reply(REASONING, CHATS, **asked), *events)
-    assert body["choices"] == whole(reply(REASONING, **asked), Started(7, 2), merged(steps))["choices"]
-    message, entries, word, usage = _assembled(chunks(reply(REASONING, **asked, stream=True, **USAGE), *events))
-    (choice,) = body["choices"]
-    for name, value in message.items():
-        assert (choice["message"][name] or type(value)()) == value
-    assert choice["logprobs"]["content"] == entries
-    assert (choice["finish_reason"], {**DETAILS, **body["usage"]}) == (word, usage)
-    assert "".join(text) == message["content"]
 
 
 @st.composite
@@ -100,19 +62,6 @@ def test_any_split_of_characters_gives_the_same_bytes(tokens: list[Token], cuts:
     made = chunks(call(logprobs=0, stream=True).reply, *deltas, ended)
     for name, column in columns.items():
         assert [value for chunk in made for value in chunk["choices"][0]["logprobs"][name]] == column
-
-
-@given(st.lists(LETTERS, max_size=8), st.lists(st.booleans(), min_size=8, max_size=8))
-def test_plain_text_has_one_chunk_a_delta(texts: list[str], merged: list[bool]) -> None:
-    events: list[Delta] = []
-    for text, join in zip(texts, merged, strict=False):
-        if join and events:
-            events[-1] = Delta(0, events[-1].text + text)
-        else:
-            events.append(Delta(0, text))
-    made = chunks(reply(stream=True), *events, Delta(0, "", (), end()))
-    assert len(made) == 2 + sum(1 for event in events if event.text)
-    assert "".join(chunk["choices"][0]["delta"]["content"] for chunk in made) == "".join(texts)
 
 
 # --- Text completions ---

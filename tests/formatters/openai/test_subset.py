@@ -32,7 +32,7 @@ def assert_refused(dialect: str, fields: dict[str, Any], name: str) -> None:
     assert answer.failure.message == f"{name}: not supported, the responses of this API cannot show it"
 
 
-@pytest.mark.parametrize("dialect", DIALECTS)
+@each_row("dialect", DIALECTS)
 def test_what_is_taken_is_known(dialect: str) -> None:
     # Azure's client sends the model, which changes nothing.
     assert set(known_fields()) | {"model"} >= DIALECTS[dialect]
@@ -73,7 +73,7 @@ def test_what_one_has_a_place_for() -> None:
         assert_refused("minimal", fields, name)
 
 
-@pytest.mark.parametrize("dialect", DIALECTS)
+@each_row("dialect", DIALECTS)
 def test_what_asks_for_nothing_is_taken(dialect: str) -> None:
     empty = {"functions": [], "kv_transfer_params": {}, "logprobs": False, "prompt_logprobs": None}
     values = {name: value for name, value in ASKS_NOTHING.items() if name != "function_call"}

@@ -63,7 +63,7 @@ def test_what_may_be_chosen(choice: Any, expected: Any) -> None:
     assert (made.tool_choice, made.function, [tool["function"]["name"] for tool in made.tools]) == expected
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("form", "description"),
     [
         (None, "Changes files"),
@@ -102,7 +102,7 @@ def test_tools(given: dict[str, Any], choice: str, function: str | None) -> None
     assert made.parallel_tool_calls is ("functions" not in given)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "given",
     [
         {"tools": []},

@@ -78,7 +78,7 @@ def failed(asked: ParsedRequest, error: LmiError) -> tuple[int, Any]:
     return asked.reply.status, json.loads(record)
 
 
-@pytest.mark.parametrize("path", ["/invocations", "/rerank", "/v1/rerank", "/v2/rerank"])
+@each_row("path", ["/invocations", "/rerank", "/v1/rerank", "/v2/rerank"])
 def test_documents_are_ranked(path: str) -> None:
     asked = call({"query": QUERY, "documents": DOCUMENTS, "model": "any", "return_documents": True}, path=path)
     assert [one.prompt for one in asked.generations] == [QUERY] * 3
@@ -101,13 +101,13 @@ def test_documents_are_ranked(path: str) -> None:
     }
 
 
-@pytest.mark.parametrize(("top_n", "count"), [(0, 3), (1, 1), (2, 2), (9, 3), (None, 3)])
+@each_row(("top_n", "count"), [(0, 3), (1, 1), (2, 2), (9, 3), (None, 3)])
 def test_top_n(top_n: int | None, count: int) -> None:
     asked = call({"query": QUERY, "documents": DOCUMENTS, "top_n": top_n})
     assert len(answer(asked, events(0.1), events(0.3), events(0.2))["results"]) == count
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("path", "given", "shown"),
     [
         ("/rerank", None, True), ("/v1/rerank", None, True), ("/v2/rerank", None, False), ("/v2/rerank", True, True),
@@ -150,7 +150,7 @@ def test_a_model_that_embeds_ranks_by_the_cosine() -> None:
     assert error["message"] == "max_tokens_per_doc: this model makes embeddings, which have none"
 
 
-@pytest.mark.parametrize("settings", [RANKS, EMBEDS], ids=["ranks", "embeds"])
+@each_row("settings", [RANKS, EMBEDS], ids=["ranks", "embeds"])
 def test_as_many_as_there_may_be(settings: Settings) -> None:
     """Whatever the model, a request has at most 2048 generations."""
     most = ["a"] * MAX_TEXTS
@@ -195,9 +195,7 @@ def test_texts_are_classified(path: str, given: Any) -> None:
     assert told["usage"] == {"prompt_tokens": 3 * count, "total_tokens": 3 * count}
 
 
-@pytest.mark.parametrize(
-    ("path", "settings"), [("/classify", CLASSIFIES), ("/invocations", CLASSIFIES), ("/invocations", RANKS)]
-)
+@each_row(("path", "settings"), [("/classify", CLASSIFIES), ("/invocations", CLASSIFIES), ("/invocations", RANKS)])
 def test_a_conversation_is_classified(path: str, settings: Settings) -> None:
     asked = call({"messages": [{"role": "user", "content": "Hi"}]}, settings, path)
     (one,) = asked.generations
@@ -205,7 +203,7 @@ def test_a_conversation_is_classified(path: str, settings: Settings) -> None:
     assert asked.fields.name("prompt") == "messages"
 
 
-@pytest.mark.parametrize("path", ["/invocations", "/rerank"])
+@each_row("path", ["/invocations", "/rerank"])
 def test_teis_ranks(path: str) -> None:
     asked = call({"query": QUERY, "texts": ["a", "b"]}, path=path)
     assert all(one.scoring is not None and one.scoring.activation is False for one in asked.generations)
@@ -308,7 +306,7 @@ def test_errors_of_scores_and_classes(body: Any, path: str, message: str) -> Non
     assert told["error"]["message"].startswith(message)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("body", "path", "message"),
     [
         ({"query": "a", "texts": "a", "raw_scores": 1}, "/rerank", "raw_scores: expected true or false"),
@@ -345,7 +343,7 @@ def test_what_the_engine_refuses_or_fails() -> None:
     assert (full.status, json.loads(full.body)["message"]) == (429, "full")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("body", "settings", "message"),
     [
         ({"query": "a", "documents": ["b"]}, GENERATES, "this model generates text and neither ranks nor classifies"),
@@ -410,7 +408,7 @@ def test_whether_teis_inputs_are_cut(fields: dict[str, Any], truncate: int | boo
     assert one.scoring.truncate == truncate
 
 
-@pytest.mark.parametrize(("one", "other"), [(True, False), (True, 1), (1, True)])
+@each_row(("one", "other"), [(True, False), (True, 1), (1, True)])
 def test_two_values_of_one_field(one: Any, other: Any) -> None:
     told = json.loads(refused({"inputs": "a", "truncate": one, "parameters": {"truncate": other}}, CLASSIFIES).body)
     assert told["error"] == (

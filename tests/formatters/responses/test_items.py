@@ -100,14 +100,6 @@ def test_a_reasoning_that_others_made() -> None:
     assert messages(encrypted, SAID) == [{"content": SO, "role": "assistant"}]
 
 
-def test_outputs_of_functions() -> None:
-    parts = {**OUTPUT, "output": [{"type": "input_text", "text": "5"}]}
-    assert messages(parts)[0]["content"] == "5"
-    # None were given: an empty object.
-    (message,) = messages({**CALL, "arguments": ""})
-    assert message["tool_calls"][0]["function"]["arguments"] == "{}"
-
-
 @pytest.mark.parametrize(
     ("beside", "expected"),
     [
@@ -145,7 +137,6 @@ def user(*parts: Any) -> dict[str, Any]:
         ([user({"type": "input_file", "file_id": "f"})], UnsupportedError, "input[0].content[0].type"),
         ([user({"type": "output_text", "text": "a"})], UnsupportedError, "input[0].content[0].type"),
         ([user({"text": "a"})], PayloadError, "input[0].content[0].type"),
-        ([user({"type": "input_text", "text": 5})], PayloadError, "input[0].content[0].text"),
         ([user({"type": "input_image", "file_id": "f"})], UnsupportedError, "input[0].content[0].file_id"),
         ([user({"type": "input_image"})], PayloadError, "input[0].content[0].image_url"),
         ([user({"type": "input_image", "image_url": "x"})], ParameterError, "input[0].content[0].image_url"),

@@ -8,7 +8,7 @@ import pytest
 
 from ...kit.answers.events import end
 from ...kit.answers.openai import STRICT
-from ...kit.answers.responses import asked, conversation, reply, whole
+from ...kit.answers.responses import asked, reply, whole
 from ...kit.api.dialects import responses
 from ...kit.api.errors import ParameterError, PayloadError, RequestError, UnsupportedError
 from ...kit.api.types import Delta, Request, StructuredOutput
@@ -43,25 +43,6 @@ def test_what_is_sampled(fields: dict[str, Any], sampling: dict[str, Any]) -> No
     assert (generation.overflow, generation.stream) == ("refuse", False)
 
 
-def test_a_schema() -> None:
-    form = {"type": "json_schema", "name": "n", "schema": SCHEMA, "strict": True}
-    (generation,) = asked(text={"format": form, "verbosity": "low"}).generations
-    guide = generation.sampling.structured_output
-    assert guide is not None
-    assert guide.json_schema is not None
-
-
-def test_the_efforts_are_the_templates() -> None:
-    """And whether the model is to think at all, as in vLLM's server."""
-    for effort in ("high", "none"):
-        thinks = effort != "none"
-        assert conversation(reasoning={"effort": effort, "summary": "auto"}).template_arguments == {
-            "reasoning_effort": effort, "enable_thinking": thinks, "thinking": thinks
-        }  # fmt: skip
-    own = {"reasoning_effort": "low", "enable_thinking": False, "thinking": 5, "b": 1}
-    assert conversation(reasoning={"effort": "high"}, chat_template_kwargs=own).template_arguments == own
-
-
 GIVEN: dict[str, Any] = {
     "instructions": "Be brief.", "max_output_tokens": 5, "max_tool_calls": 3, "parallel_tool_calls": False,
     "temperature": 0.5, "top_p": 0.5, "truncation": "auto", "user": "u", "safety_identifier": "s",
@@ -84,9 +65,6 @@ def test_what_the_response_repeats() -> None:
 @each_row(
     ("fields", "kind", "param"),
     [
-        ({"temperature": 3}, ParameterError, "temperature"),
-        ({"max_output_tokens": 0}, ParameterError, "max_output_tokens"),
-        ({"instructions": ["a"]}, PayloadError, "instructions"),
         ({"top_logprobs": 3}, ParameterError, "top_logprobs"),
         ({"top_logprobs": 21, "include": [LOGPROBS]}, ParameterError, "top_logprobs"),
         ({"include": ["nothing"]}, ParameterError, "include[0]"),
@@ -120,8 +98,6 @@ def test_what_the_response_repeats() -> None:
          "text.format.strict"),
         ({"reasoning": "high"}, PayloadError, "reasoning"),
         ({"reasoning": {"effort": 5}}, PayloadError, "reasoning.effort"),
-        ({"chat_template_kwargs": {"tokenize": True}}, UnsupportedError, "chat_template_kwargs.tokenize"),
-        ({"cache_salt": ""}, ParameterError, "cache_salt"),
         ({"previous_response_id": "resp_1"}, UnsupportedError, "previous_response_id"),
     ],
 )  # fmt: skip

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Any
 
-import pytest
-
 from ...kit.answers.events import end, feed
 from ...kit.answers.responses import reply, whole
-from ...kit.api.errors import ContextError, GenerationError
-from ...kit.api.types import CallDelta, Delta, Failed, Finish, Started, Token, TopToken
+from ...kit.api.errors import GenerationError
+from ...kit.api.types import CallDelta, Delta, Finish, Started, Token, TopToken
 from ...kit.rows import each_row
 
 CALL = CallDelta(0, "call_1", "f", "{}")
@@ -83,7 +80,7 @@ def test_which_items_there_are(event: Delta, kinds: list[str]) -> None:
     assert [item["type"] for item in whole(reply(), event)["output"]] == kinds
 
 
-@pytest.mark.parametrize(("reason", "details"), [("length", "max_output_tokens"), ("content_filter", "content_filter")])
+@each_row(("reason", "details"), [("length", "max_output_tokens"), ("content_filter", "content_filter")])
 def test_one_that_is_cut_off(reason: Any, details: str) -> None:
     body = whole(reply(), Delta(0, "a", finish=end(reason), reasoning="b"))
     assert (body["status"], body["incomplete_details"]) == ("incomplete", {"reason": details})
@@ -98,18 +95,6 @@ def test_log_probabilities() -> None:
     assert part["logprobs"][0] == {**entry, "top_logprobs": [entry]}
     assert [one["token"] for one in part["logprobs"]] == ["H", "i"]
     assert body["top_logprobs"] == 1
-
-
-def test_an_error_is_openais() -> None:
-    answer = reply()
-    (body,) = feed(answer, Failed.of(ContextError("input: too long", "input")))
-    assert (answer.status, answer.finished) == (400, True)
-    assert json.loads(body)["error"] == {
-        "message": "input: too long",
-        "type": "invalid_request_error",
-        "param": "input",
-        "code": "context_length_exceeded",
-    }
 
 
 def test_one_that_is_aborted_failed() -> None:

@@ -24,6 +24,7 @@ from ...kit.api.errors import (
 )
 from ...kit.api.handler import keep
 from ...kit.api.types import CallDelta, Delta, EngineInfo, Event, Failed, Request, Started, said
+from ...kit.rows import each_row
 
 
 class Store:
@@ -164,7 +165,7 @@ def test_one_that_has_not_ended_well_is_not_kept(store: Store, event: Event, str
     assert not store.kept
 
 
-@pytest.mark.parametrize("wanted", [True, False, None])
+@each_row("wanted", [True, False, None])
 def test_nothing_is_kept_without_a_store(wanted: bool | None) -> None:
     """Clients that ask for it are told so, and served."""
     fields = {} if wanted is None else {"store": wanted}
@@ -275,12 +276,6 @@ def test_what_is_refused(
 def test_none_of_that_id(store: Store, kept: bool, method: str, path: str, query: dict[str, str]) -> None:
     with pytest.raises(NotFoundError):
         page(store if kept else None, method, path, query)
-
-
-def test_what_is_not_kept_says_so() -> None:
-    """Clients ask for it by default, as the AI SDK does."""
-    record = feed(asked("a", store=True).reply, Delta(0, "b", finish=end()))[-1]
-    assert json.loads(record)["store"] is False
 
 
 def test_what_of_one_there_is_not(store: Store) -> None:

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 from typing import Any
 
 import msgspec
-import pytest
 
 from lmi.formatters.tgi.compat import ROWS
 
 from ...kit.answers.events import feed
-from ...kit.answers.tgi import ERROR, PREFILL, TOKEN, check, lines, whole
-from ...kit.api.dialects import LMI_ALIASES, LMI_ROWS, parse, receive
+from ...kit.answers.tgi import ERROR, PREFILL, check, lines, whole
+from ...kit.api.dialects import LMI_ROWS, parse, receive
 from ...kit.api.options import typed_settings
 from ...kit.api.types import (
     JSON_LINES,
@@ -61,66 +59,6 @@ def generation(parameters: Any = None, **more: Any) -> Generation:
 
 # --- The request is LMI's ---
 
-VALUES: dict[str, tuple[Any, ...]] = {
-    "do_sample": (True, False, 1),
-    "seed": (-1, 0, 5, 2**63 - 1, -2, "a"),
-    "temperature": (0, 0.5, 1.0, 100, 101, -1, "hot"),
-    "repetition_penalty": (0.01, 1.3, 100, 0, 101),
-    "top_k": (-1, 0, 5, -2, 1.5),
-    "top_p": (0.5, 1, 0, 1.1),
-    "max_new_tokens": (1, 500, 0, "many"),
-    "details": (True, False, "all"),
-    "return_full_text": (True, False, "yes"),
-    "stop_sequences": ("a", ["a", "b"], [], [""], 5),
-    "decoder_input_details": (True, False, 1),
-    "typical_p": (0.5, 1, 0, 1.1),
-    "truncate": (1, 7, 0),
-    "ignore_eos_token": (True, False, 1),
-    "min_p": (0, 0.5, 1, 1.1),
-    "presence_penalty": (-2, 0.5, 2, 2.1),
-    "frequency_penalty": (-2, 0.5, 2, 2.1),
-    "n": (1, 2, 128, 129, 0),
-    "best_of": (1, 2, 17, 128, 129, 0),
-    "num_beams": (1, 2, 128, 129, 0),
-    "length_penalty": (-100, 0.5, 101),
-    "early_stopping": (True, "never", "soon"),
-    "stop_token_ids": ([1, 2], [], [-1], "a"),
-    "include_stop_str_in_output": (True, False, 1),
-    "logprobs": (0, 3, 25, -1),
-    "prompt_logprobs": (0, 3, 25, -1),
-    "skip_special_tokens": (True, False, 1),
-    "spaces_between_special_tokens": (True, False, 1),
-    "min_length": (0, 3, 31, -1),
-    "bad_sequences": ("a", ["a", "b"], [""]),
-    "stop": ("a", ["a", "b"], True, False, 5),
-    "top_n_tokens": (0, 3, 25, -1),
-    "watermark": (False, True),
-    "end_id": (-1, 0, 5, -2),
-    "pad_id": (-1, 5, -2),
-    # vLLM's own.
-    "logit_bias": ({"5": 1}, {"5": 101}),
-    "allowed_token_ids": ([5], []),
-    "thinking_token_budget": (0, 5, -1, -2),
-    "truncate_prompt_tokens": (-1, 5, 0),
-    "truncation_side": ("left", "right", "up"),
-    "vllm_xargs": ({"a": [1, "b"]}, {"a": {}}),
-    "add_special_tokens": (False, True),
-    "cache_salt": ("a", ""),
-    "priority": (0, -3),
-    "return_token_ids": (False, True),
-    "return_tokens_as_token_ids": (False, True),
-    "mm_processor_kwargs": ({},),
-    "media_io_kwargs": ({},),
-}
-"""Of each of LMI's parameters: values within its limits, at them and beyond."""
-VALUES |= {alias: VALUES[name] for alias, name in LMI_ALIASES.items()}
-GUIDES = (
-    "guided_choice", "guided_grammar", "guided_json", "guided_json_object", "guided_regex", "guided_whitespace_pattern",
-    "output_format", "response_format", "structured_outputs",
-)  # fmt: skip
-"""What the text must conform to, by names of other APIs."""
-VALUES |= {name: ({"type": "json_object"}, "a") for name in GUIDES}
-
 TOGETHER: tuple[dict[str, Any], ...] = (
     {},
     {"do_sample": False, "temperature": 0.7},
@@ -140,34 +78,35 @@ TOGETHER: tuple[dict[str, Any], ...] = (
     {"logprobs": 3, "decoder_input_details": True, "prompt_logprobs": 2},
     dict.fromkeys(LMI_ROWS["common"]),
 )
-CASES = {name: [{name: value} for value in values] for name, values in VALUES.items()} | {"together": [*TOGETHER]}
 
 
-@each_row("name", CASES)
-def test_the_same_is_asked_of_the_engine(name: str) -> None:
+@each_row("stream", [True, False])
+@each_row("schema", LMI_ROWS)
+@each_row("parameters", TOGETHER)
+def test_the_same_is_asked_of_the_engine(parameters: dict[str, Any], schema: str, stream: bool) -> None:
     """Or refused with the same words, but for what the answer shows: details unless they are not wanted."""
-    for parameters, schema, stream in itertools.product(CASES[name], LMI_ROWS, (True, False)):
-        shown = parameters if parameters.get("details") is not None else {**parameters, "details": True}
-        with_option = received(parameters, stream=stream, parameter_schema=schema)
-        without = received(shown, False, stream=stream, parameter_schema=schema)
-        if isinstance(without, Response):
-            assert isinstance(with_option, Response), parameters
-            assert with_option.failure is not None
-            assert without.failure is not None
-            assert with_option.failure.message == without.failure.message
-            check(json.loads(with_option.body), ERROR)
-            assert with_option.status == 422
-            continue
-        assert isinstance(with_option, ParsedRequest), parameters
-        (made,), (expected,) = with_option.generations, without.generations
-        # TGI shows special tokens as what they are.
-        assert made == msgspec.structs.replace(expected, token_bytes=expected.tokens), parameters
+    shown = parameters if parameters.get("details") is not None else {**parameters, "details": True}
+    with_option = received(parameters, stream=stream, parameter_schema=schema)
+    without = received(shown, False, stream=stream, parameter_schema=schema)
+    if isinstance(without, Response):
+        assert isinstance(with_option, Response)
+        assert with_option.failure is not None
+        assert without.failure is not None
+        assert with_option.failure.message == without.failure.message
+        check(json.loads(with_option.body), ERROR)
+        assert with_option.status == 422
+        return
+    assert isinstance(with_option, ParsedRequest)
+    (made,), (expected,) = with_option.generations, without.generations
+    # TGI shows special tokens as what they are.
+    assert made == msgspec.structs.replace(expected, token_bytes=expected.tokens)
 
 
-@pytest.mark.parametrize("schema", sorted(LMI_ROWS))
-def test_every_name_of_lmis_is_in_the_table(schema: str) -> None:
-    """A grammar is what only TGI's answers were asked for with."""
-    assert set(VALUES) == {*LMI_ROWS[schema]} - {"grammar"}
+@each_row("schema", LMI_ROWS)
+def test_parameters_are_lmis(schema: str) -> None:
+    """But for the default of `details`, and a grammar, which only TGI's answers were asked for with."""
+    own = {name for name, row in ROWS[schema].items() if LMI_ROWS[schema].get(name) is not row}
+    assert own == {"details", "grammar"}
     assert set(ROWS[schema]) == set(LMI_ROWS[schema])
 
 
@@ -239,7 +178,7 @@ def test_a_grammar() -> None:
     assert json.loads(made.structured_output.json_schema or "") == SCHEMA
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("parameters", "message"),
     [
         ({"grammar": "json"}, "parameters.grammar: expected an object, got 'json'"),
@@ -276,7 +215,7 @@ TOKENS = [
 ]
 
 
-@pytest.mark.parametrize("details", [None, True])
+@each_row("details", [None, True])
 def test_a_whole_answer_has_details(details: bool | None) -> None:
     """djl_python 0.36, output_formatter.py: `parameters.get("details", tgi_compat)`."""
     ((made,),) = answer(call({"details": details}).reply)
@@ -300,7 +239,7 @@ def test_without_details() -> None:
     assert (last["generated_text"], last["details"]) == ("Deep", None)
 
 
-@pytest.mark.parametrize(("output_formatter", "kind"), [(None, SSE), ("sse", SSE), ("jsonlines", JSON_LINES)], ids=str)
+@each_row(("output_formatter", "kind"), [(None, SSE), ("sse", SSE), ("jsonlines", JSON_LINES)], ids=str)
 def test_a_stream_has_details_at_its_end(output_formatter: str | None, kind: str) -> None:
     """Server-sent events unless the endpoint's output_formatter says otherwise (djl_python, get_output_formatter)."""
     reply = call(stream=True, output_formatter=output_formatter).reply
@@ -334,17 +273,7 @@ def test_the_prompts_tokens() -> None:
     assert "prompt_logprobs" not in last["details"]
 
 
-def test_the_likeliest_tokens() -> None:
-    token = msgspec.structs.replace(DEEP, top=(TopToken(304, "Deep", -0.25), TopToken(5, "Dee", -2.0)))
-    for name in ("top_n_tokens", "logprobs"):
-        ((made,),) = answer(call({name: 2}).reply, ended((token,)))
-        (line,) = answer(call({name: 2}, stream=True).reply, ended((token,)))
-        assert made["details"]["top_tokens"] == [line["top_tokens"]]
-        for top in line["top_tokens"]:
-            check(top, TOKEN)
-
-
-@pytest.mark.parametrize("parameters", [{"best_of": 2}, {"n": 2}, {"num_beams": 2}], ids=str)
+@each_row("parameters", [{"best_of": 2}, {"n": 2}, {"num_beams": 2}], ids=str)
 def test_several_sequences_in_lmis_order(parameters: dict[str, Any]) -> None:
     """They come best first, by LMI's rule; TGI's own compares means."""
     asked = call({**parameters, "return_full_text": True, "seed": 5})

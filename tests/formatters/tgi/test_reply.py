@@ -4,12 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import Any
-
-import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from lmi.formatters.tgi import parse
 from lmi.formatters.tgi.reply import ResponseOptions, WholeEncoder
@@ -121,7 +116,7 @@ SAMPLE_EVENTS = [
 ]
 
 
-@pytest.mark.parametrize("parameters", [{"details": True}, None, {"details": None}], ids=str)
+@each_row("parameters", [{"details": True}, None, {"details": None}], ids=str)
 def test_sample_stream(parameters: dict[str, Any] | None) -> None:
     """LMI: "Server Sent Events (text/event-stream) which will prefix with `data:`"; the last line with details."""
     answer = reply(parameters, stream=True)
@@ -200,7 +195,7 @@ def test_sample_errors(error: LmiError, status: int, kind: str, said: str, path:
     assert answer.failure.message == "why"
 
 
-@pytest.mark.parametrize("stream", [True, False])
+@each_row("stream", [True, False])
 def test_incomplete_generation(stream: bool) -> None:
     """TGI, 500: "Incomplete generation"; after the first token it is an event."""
     answer = reply({"details": True}, stream=stream)
@@ -228,14 +223,7 @@ def test_an_error_in_a_stream() -> None:
 # --- What is shown ---
 
 
-@each_row(("reason", "word"), [("eos", "eos_token"), ("stop", "stop_sequence"), ("length", "length")])
 @each_row("stream", [True, False])
-def test_finish_reasons(reason: FinishReason, word: str, stream: bool) -> None:
-    made = document(feed(reply({"details": True}, stream=stream), Started(7), delta(TOKENS, reason))[-1])
-    assert (made if stream else made[0])["details"]["finish_reason"] == word
-
-
-@pytest.mark.parametrize("stream", [True, False])
 def test_full_text(stream: bool) -> None:
     """The prompt is in generated_text, never in a token."""
     records = feed(reply({"return_full_text": True}, stream=stream), Started(7), delta(TOKENS, "eos"))
@@ -282,7 +270,7 @@ def test_lmis_names_of_likely_tokens() -> None:
     assert shown == details(prompt_logprobs=0) == details(decoder_input_details=True)
 
 
-@pytest.mark.parametrize("stream", [True, False])
+@each_row("stream", [True, False])
 def test_the_seed_is_shown_where_tokens_are_drawn(stream: bool) -> None:
     def shown(parameters: dict[str, Any]) -> Any:
         made = document(feed(reply({"details": True, **parameters}, stream), Started(7), delta(TOKENS, "eos"))[-1])
@@ -305,7 +293,7 @@ def test_special_tokens_are_shown_as_what_they_are() -> None:
     assert made["generated_text"] == "<x>"
 
 
-@pytest.mark.parametrize("path", ["/invocations", "/generate_stream"])
+@each_row("path", ["/invocations", "/generate_stream"])
 def test_an_end_without_a_token(path: str) -> None:
     """Engines give the last token together with the end. Where one cannot, the last line still has a token."""
     answer = reply(stream=True, path=path)
@@ -389,52 +377,3 @@ def test_the_best_is_chosen_by_its_mean(sequences: list[tuple[int, float | None]
 
 
 # --- Any split ---
-
-
-def parts(tokens: Sequence[Token], cuts: Sequence[int]) -> list[Delta]:
-    """`tokens` cut into Deltas at `cuts`; a cut that comes twice makes an empty one."""
-    ends = [0, *sorted(min(cut, len(tokens) - 1) for cut in cuts), len(tokens)]
-    pieces = [tokens[start:end] for start, end in pairwise(ends)]
-    last = Delta(0, "".join(token.text for token in pieces[-1]), tuple(pieces[-1]), finish_of(len(tokens)))
-    return [*map(delta, pieces[:-1]), last]
-
-
-def finish_of(count: int) -> Finish:
-    return Finish("stop", "x", generated_tokens=count, cumulative_logprob=-1.0)
-
-
-texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=4)
-tokens_drawn = st.lists(
-    st.builds(
-        Token,
-        st.integers(0, 2**31),
-        texts,
-        st.floats(-9999, 0),
-        st.booleans(),
-        st.lists(st.builds(TopToken, st.integers(0, 2**31), texts, st.floats(-9999, 0)), max_size=2).map(tuple),
-        st.binary(max_size=3),
-    ),
-    min_size=1,
-    max_size=12,
-)
-
-
-@given(tokens_drawn, st.lists(st.integers(0, 12), max_size=12), st.booleans(), st.sampled_from(ROUTES), st.booleans())
-def test_any_split_gives_the_same_bytes(
-    tokens: list[Token], cuts: list[int], details: bool, path: str, stream: bool
-) -> None:
-    parameters = {"details": details, "top_n_tokens": 2}
-    one = feed(reply(parameters, stream, path), Started(3), *parts(tokens, []))
-    many = feed(reply(parameters, stream, path), Started(3), *parts(tokens, cuts))
-    assert many == one
-    text = "".join(token.text for token in tokens)
-    last = document(one[-1])
-    if isinstance(last, list):
-        (last,) = last
-    assert last["generated_text"] == text
-    if path == "/generate_stream" or (stream and path != "/generate"):
-        assert [document(record)["index"] for record in one] == list(range(1, len(tokens) + 1))
-    else:
-        assert len(one) == 1
-    if details:
-        assert last["details"]["generated_tokens"] == len(tokens)

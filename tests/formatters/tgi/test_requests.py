@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 from pathlib import Path
 from typing import Any
 
@@ -93,7 +92,7 @@ OLD_CLIENT = {
 """What the client `text-generation` sends where its user says nothing."""
 
 
-@pytest.mark.parametrize("parameters", [None, {}, ALL_NULL], ids=["none", "empty", "nulls"])
+@each_row("parameters", [None, {}, ALL_NULL], ids=["none", "empty", "nulls"])
 def test_defaults(parameters: dict[str, Any] | None) -> None:
     made = generation(parameters)
     sampling = made.sampling
@@ -113,28 +112,14 @@ def test_what_the_old_client_sends() -> None:
 @each_row(
     ("name", "value", "field", "read"),
     [
-        ("repetition_penalty", 1.03, "repetition_penalty", 1.03),
-        ("frequency_penalty", -2, "frequency_penalty", -2),
-        ("max_new_tokens", 5, "max_tokens", 5),
         ("stop", ["a", "b"], "stop", ("a", "b")),
-        ("stop_sequences", ["a"], "stop", ("a",)),
         ("include_stop_str_in_output", False, "include_stop", False),
-        ("truncate", 3, "truncate", 3),
-        ("temperature", 0.5, "temperature", 0.5),
-        ("top_k", 5, "top_k", 5),
-        ("top_p", 0.9, "top_p", 0.9),
-        ("min_p", 0.1, "min_p", 0.1),
-        ("typical_p", 0.9, "typical_p", 0.9),
-        ("seed", 2**63 - 1, "seed", 2**63 - 1),
-        ("ignore_eos_token", True, "ignore_eos", True),
         # Without effect.
         ("best_of", 1, "n", 1),
         ("typical_p", 1.0, "temperature", 0),
         ("top_p", 1.0, "temperature", 0),
         ("top_k", 0, "temperature", 0),
         ("temperature", 1.0, "temperature", 0),
-        ("watermark", False, "temperature", 0),
-        ("frequency_penalty", 0, "frequency_penalty", 0),
         ("top_n_tokens", 0, "logprobs", None),
     ],
 )
@@ -235,26 +220,10 @@ def test_what_streams(path: str, stream: bool | None, streams: bool) -> None:
         ("best_of", 17, "parameters.best_of: expected an integer from 1 to 16, got 17"),
         ("best_of", 2, "parameters.best_of: expected 1 without sampling (do_sample is false), got 2"),
         ("num_beams", 2, "parameters.num_beams: expected 1, the only value that is supported, got 2"),
-        ("best_of", 0, "parameters.best_of: expected an integer >= 1, got 0"),
         ("temperature", 0, "parameters.temperature: expected a number above 0 and up to 100, got 0"),
-        ("temperature", "hot", "parameters.temperature: expected a number above 0 and up to 100, got 'hot'"),
-        ("repetition_penalty", 0, "parameters.repetition_penalty: expected a number from 0.01 to 100, got 0"),
-        ("frequency_penalty", 3, "parameters.frequency_penalty: expected a number from -2 to 2, got 3"),
-        ("top_k", -2, "parameters.top_k: expected an integer >= -1, got -2"),
-        ("top_p", 1.5, "parameters.top_p: expected a number above 0 and up to 1, got 1.5"),
-        ("typical_p", 1.1, "parameters.typical_p: expected a number above 0 and up to 1, got 1.1"),
-        ("do_sample", 1, "parameters.do_sample: expected true or false, got 1"),
-        ("max_new_tokens", 0, "parameters.max_new_tokens: expected an integer >= 1, got 0"),
-        ("return_full_text", "yes", "parameters.return_full_text: expected true or false, got 'yes'"),
-        ("stop", [""], "parameters.stop[0]: expected a non-empty string, got ''"),
-        ("truncate", 0, "parameters.truncate: expected an integer >= 1, got 0"),
-        ("watermark", True, "parameters.watermark: expected False, the only value that is supported, got True"),
-        ("details", "all", "parameters.details: expected true or false, got 'all'"),
-        ("decoder_input_details", 1, "parameters.decoder_input_details: expected true or false, got 1"),
         ("seed", -1, "parameters.seed: expected an integer >= 0, got -1"),
         ("top_n_tokens", 21, "parameters.top_n_tokens: expected an integer from 0 to 20, got 21"),
         ("n", 2, "parameters.n: expected 1, the only value that is supported, got 2"),
-        ("grammar", "json", "parameters.grammar: expected an object, got 'json'"),
         (
             "grammar",
             {"type": "ebnf", "value": "x"},
@@ -296,15 +265,6 @@ def test_refused_fields(fields: dict[str, Any], named: str) -> None:
     assert refused(**fields).startswith(f"{named}: ")
 
 
-def test_unknown_names(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.WARNING):
-        assert generation({"moon_phase_tgi": 1}).sampling == generation().sampling
-    assert "parameters.moon_phase_tgi" in caplog.text
-    strict = msgspec.structs.replace(SETTINGS, unknown_parameters="error")
-    with pytest.raises(RequestError, match=r"did you mean parameters\.top_n_tokens"):
-        parse({"inputs": PROMPT, "parameters": {"top_n_token": 1}}, Request(b""), strict)
-
-
 # --- Routes ---
 
 
@@ -319,7 +279,7 @@ def test_errors_on_its_own_routes(path: str, compat: bool, body: bytes) -> None:
     assert (answer.status, json.loads(answer.body)["error_type"]) == (422, "validation")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("error", "status"),
     [(MediaTypeError("why"), 415), (UnauthorizedError("why"), 401), (ForbiddenError("why"), 403)],
     ids=["415", "401", "403"],

@@ -11,6 +11,7 @@ from lmi.formatters.tokens.reply import DetokenizedEncoder, TokenizedEncoder
 
 from ...kit.api.errors import ParameterError
 from ...kit.api.types import Delta, Event, Failed, Finish, ResponseEncoder, Started, Token
+from ...kit.rows import each_row
 
 TOKENS = (Token(1, "<s>", special=True), Token(9, "▁a"))
 STARTED = Started(2, prefill=TOKENS, text="<s> a", context=2048)
@@ -40,7 +41,7 @@ def test_a_prompt_that_is_refused() -> None:
     assert (reply.status, type(reply.failure)) == (400, ParameterError)
 
 
-@pytest.mark.parametrize("events", [(END,), (STARTED, Delta(0, "", finish=Finish("abort")))], ids=["untold", "aborted"])
+@each_row("events", [(END,), (STARTED, Delta(0, "", finish=Finish("abort")))], ids=["untold", "aborted"])
 def test_one_that_was_cut_off(events: tuple[Event, ...]) -> None:
     reply = DetokenizedEncoder()
     assert said(reply, *events)["error"]["message"] == "the prompt's tokens were not told"

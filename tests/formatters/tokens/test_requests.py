@@ -69,9 +69,7 @@ def test_tokens() -> None:
     assert generation("/detokenize", {"tokens": []}).prompt == ()
 
 
-@pytest.mark.parametrize(
-    ("body", "tokenized"), [({"prompt": "a"}, "a"), ({"tokens": [1]}, (1,))], ids=["prompt", "tokens"]
-)
+@each_row(("body", "tokenized"), [({"prompt": "a"}, "a"), ({"tokens": [1]}, (1,))], ids=["prompt", "tokens"])
 def test_on_the_one_path_the_request_says_so(body: dict[str, Any], tokenized: object) -> None:
     attributes = {"dialect": "tokens"}
     assert generation("/invocations", body, attributes=attributes).prompt == tokenized

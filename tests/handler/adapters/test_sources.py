@@ -39,7 +39,7 @@ def test_a_place_is_a_local_folder_as_a_path_or_as_a_url(tmp_path: Path) -> None
         assert folder_of(source) == path
 
 
-@pytest.mark.parametrize(
+@each_row(
     "source",
     [
         "",
@@ -60,7 +60,7 @@ def test_a_place_is_a_local_folder_as_a_path_or_as_a_url(tmp_path: Path) -> None
 )
 def test_no_other_place_is_one(source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A relative one neither: vLLM would take it for a name on the hub."""
-    tmp_path.joinpath("adapter").mkdir()
+    tmp_path.joinpath("adapter").mkdir(exist_ok=True)
     monkeypatch.chdir(tmp_path)
     with pytest.raises(AdapterError) as refused:
         folder_of(source)

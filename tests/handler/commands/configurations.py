@@ -20,17 +20,13 @@ FAMILIES = {
     "bert": ("BertModel", "bert"),
     "bloom": ("BloomForCausalLM", "bloom"),
     "deepseek": ("Qwen2ForCausalLM", "qwen2"),
-    "gemma": ("GemmaForCausalLM", "gemma"),
     "gpt-j": ("GPTJForCausalLM", "gptj"),
     "gpt-neox": ("GPTNeoXForCausalLM", "gpt_neox"),
     "gpt-oss": ("GptOssForCausalLM", "gpt_oss"),
     "llama": ("LlamaForCausalLM", "llama"),
-    "llama4": ("Llama4ForConditionalGeneration", "llama4"),
-    "llava": ("LlavaNextForConditionalGeneration", "llava_next"),
     "minimax": ("MiniMaxM2ForCausalLM", "minimax_m2"),
     "mistral": ("MistralForCausalLM", "mistral"),
     "phi3-v": ("Phi3VForCausalLM", "phi3_v"),
-    "qwen2": ("Qwen2ForCausalLM", "qwen2"),
     "qwen3": ("Qwen3ForCausalLM", "qwen3"),
     "qwen3-vl": ("Qwen3VLForConditionalGeneration", "qwen3_vl"),
     "t5": ("T5ForConditionalGeneration", "t5"),
@@ -83,35 +79,6 @@ CONFIGURATIONS = (
         {"engine": "Python", "option.quantize": "awq", "option.tensor_parallel_degree": "4"},
     ),
     Configuration(
-        "fp8", f"{PREPARE}, vllm_model_list: qwen2-7b-fp8", "qwen2",
-        {"engine": "Python", "option.task": "text-generation", "option.tensor_parallel_degree": "4",
-         "option.max_rolling_batch_size": "4", "option.quantize": "fp8"},
-    ),
-    Configuration(
-        "code of the model's", f"{PREPARE}, vllm_model_list: gemma-7b", "gemma",
-        {"engine": "Python", "option.task": "text-generation", "option.trust_remote_code": "True",
-         "option.tensor_parallel_degree": "1", "option.max_rolling_batch_size": "4", "option.max_model_len": "2656"},
-    ),
-    Configuration(
-        "chunked prefill", f"{PREPARE}, vllm_model_list: llama3-8b-chunked-prefill", "llama",
-        {"engine": "Python", "option.task": "text-generation", "option.tensor_parallel_degree": "4",
-         "option.enable_chunked_prefill": "true", "option.max_rolling_batch_size": "128"},
-    ),
-    Configuration(
-        "Medusa", f"{PREPARE}, vllm_model_list: llama-68m-speculative-medusa", "llama",
-        {"engine": "Python", "option.task": "text-generation",
-         "option.speculative_config": '{"method":"medusa","model":"abhigoyal/vllm-medusa-llama-68m-random",'
-                                      '"num_speculative_tokens":4}',
-         "option.tensor_parallel_degree": "1", "option.max_rolling_batch_size": "4"},
-    ),
-    Configuration(
-        "EAGLE", f"{PREPARE}, vllm_model_list: llama3-1-8b-speculative-eagle", "llama",
-        {"engine": "Python", "option.task": "text-generation",
-         "option.speculative_config": '{"method":"eagle","model":"yuhuili/EAGLE-LLaMA3.1-Instruct-8B",'
-                                      '"num_speculative_tokens":4}',
-         "option.tensor_parallel_degree": "4", "option.max_rolling_batch_size": "4", "option.enforce_eager": "True"},
-    ),
-    Configuration(
         "EAGLE3 by the environment", f"{GUIDES}/vllm_user_guide.md, EAGLE3 Speculative Decoding for GPT-OSS 20B",
         "gpt-oss",
         environment={
@@ -148,17 +115,6 @@ CONFIGURATIONS = (
         adapters=("spanish", "german"),
     ),
     Configuration(
-        "LoRA on a mixture of experts", f"{GUIDES}/vllm_user_guide.md, Llama Scout 4 with LoRA Adapters", "llama4",
-        {"option.tensor_parallel_degree": "max", "option.enable_lora": "True", "option.max_loras": "2",
-         "option.max_lora_rank": "64", "option.long_lora_scaling_factors": "4.0",
-         "option.gpu_memory_utilization": "0.9", "option.max_model_len": "16384"},
-    ),
-    Configuration(
-        "images", f"{PREPARE}, vllm_model_list: llava_v1.6-mistral", "llava",
-        {"engine": "Python", "option.limit_mm_per_prompt": '{"image": 4}', "option.gpu_memory_utilization": "0.7",
-         "option.enforce_eager": "True", "option.tensor_parallel_degree": "1"},
-    ),
-    Configuration(
         "Mistral's tokenizer", f"{PREPARE}, vllm_model_list: pixtral-12b", "mistral",
         {"engine": "Python", "option.max_model_len": "8192", "option.max_rolling_batch_size": "16",
          "option.tokenizer_mode": "mistral", "option.limit_mm_per_prompt": '{"image": 4}'},
@@ -168,11 +124,6 @@ CONFIGURATIONS = (
         {"engine": "Python", "option.task": "text-generation", "option.tensor_parallel_degree": "8",
          "option.max_rolling_batch_size": "4", "option.trust_remote_code": "True",
          "option.limit_mm_per_prompt": '{"image": 4, "video": 0}'},
-    ),
-    Configuration(
-        "tool calls", f"{PREPARE}, vllm_model_list: llama3-1-8b-instruct-tool", "llama",
-        {"engine": "Python", "option.tensor_parallel_degree": "4", "option.max_rolling_batch_size": "4",
-         "option.enable_auto_tool_choice": "True", "option.tool_call_parser": "llama3_json"},
     ),
     Configuration(
         "tool calls by the environment", f"{GUIDES}/tool_calling.md, Deploying with LMI", "llama",

@@ -9,9 +9,10 @@ import pytest
 from lmi.handler.commands.arguments import options_of_model, required_key
 
 from ...kit.api.errors import OptionError
+from ...kit.rows import each_row
 
 
-@pytest.mark.parametrize("key", ["key", "key\n", "key\r\n", " \tkey \n\n"])
+@each_row("key", ["key", "key\n", "key\r\n", " \tkey \n\n"])
 def test_blanks_and_line_ends_around_a_key_are_none_of_it(key: str) -> None:
     """A secret that was made of a file ends with a line end."""
     assert required_key(None, {"LMI_API_KEY": key}) == "key"
@@ -38,18 +39,18 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("name", [".", "acme", "acme/model", "./acme/model", "acme/../acme"])
+@each_row("name", [".", "acme", "acme/model", "./acme/model", "acme/../acme"])
 def test_a_directory_is_what_it_is(here: Path, name: str) -> None:
     assert options_of_model(Path(name)) == {}
     assert options_of_model(here / name) == {}
 
 
-@pytest.mark.parametrize("name", ["Qwen/Qwen3-0.6B", "a/b", "acme/other", "01-ai/Yi_1.5"])
+@each_row("name", ["Qwen/Qwen3-0.6B", "a/b", "acme/other", "01-ai/Yi_1.5"])
 def test_a_hub_id(here: Path, name: str) -> None:
     assert options_of_model(Path(name)) == {"model_id": name}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "found"),
     [
         ("other", "nothing"), ("a/b/c", "nothing"), (".cache/model", "nothing"), ("../model", "nothing"),

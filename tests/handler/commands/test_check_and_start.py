@@ -19,6 +19,7 @@ import pytest
 from ...kit.adapters import write_adapter
 from ...kit.faults.start_faults import configured, copy
 from ...kit.paths import ROOT
+from ...kit.rows import each_row
 from .configurations import CONFIGURATIONS, FAMILIES, Configuration
 from .wrong_values import BETWEEN, single_options
 
@@ -35,9 +36,7 @@ ON_THE_HUB = {
     "speculative_draft_model=nosuch": "speculative_draft_model",
     "hf_config_path": "hf_config_path",
     "generation_config": "generation_config",
-    **dict.fromkeys(
-        (f"{RECIPE}{name}" for name in ("Medusa", "EAGLE", "EAGLE3 by the environment")), "speculative_config"
-    ),
+    f"{RECIPE}EAGLE3 by the environment": "speculative_config",
     f"{RECIPE}a draft model": "draft_model_id",
 }
 """By case, the option that a start names where it finds nothing on the hub, which check leaves to it."""
@@ -150,31 +149,31 @@ def agreed(told: Told, case: str) -> str | None:
     return option_of(checked)
 
 
-@pytest.mark.parametrize("case", sorted(SINGLE.keys() - ON_THE_HUB.keys()))
+@each_row("case", sorted(SINGLE.keys() - ON_THE_HUB.keys()))
 def test_one_option(told: dict[str, tuple[Refusal, Refusal]], case: str) -> None:
     name = SINGLE[case][0]
     assert agreed(told, case) in {None, name, NAMED_OTHERWISE.get(name)}
 
 
-@pytest.mark.parametrize("case", ON_THE_HUB)
+@each_row("case", ON_THE_HUB)
 def test_what_is_on_the_hub(told: Told, case: str) -> None:
     checked, served = told[case]
     assert (option_of(checked), option_of(served)) == (None, ON_THE_HUB[case]), (checked, served)
 
 
-@pytest.mark.parametrize("case", BETWEEN)
+@each_row("case", BETWEEN)
 def test_what_belongs_together(told: dict[str, tuple[Refusal, Refusal]], case: str) -> None:
     expected = BETWEEN[case]
     assert agreed(told, case) in {expected.refused, expected.refused if expected.everywhere else None}
 
 
-@pytest.mark.parametrize("one", JUDGED, ids=name_of)
+@each_row("one", JUDGED, ids=name_of)
 def test_recipes_of_the_container(told: Told, one: Configuration) -> None:
     refused = agreed(told, RECIPE + one.name)
     assert refused in (one.refused or {NOT_HERE.get(one.name)}), told[RECIPE + one.name]
 
 
-@pytest.mark.parametrize("name", sorted(OF_THE_CONTAINER))
+@each_row("name", sorted(OF_THE_CONTAINER))
 def test_user_code_of_the_container(told: Told, name: str) -> None:
     checked, served = told[RECIPE + name]
     assert checked is None

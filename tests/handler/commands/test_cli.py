@@ -10,9 +10,10 @@ import pytest
 from lmi.handler.commands.cli import main
 
 from ...kit.installed import VERSION
+from ...kit.rows import each_row
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("given", "instead"),
     [
         (["bench", "--url", "http://127.0.0.1:8080"], 'make bench ARGS="--url ..."'),
@@ -39,7 +40,7 @@ def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == f"lmi {VERSION}\n"
 
 
-@pytest.mark.parametrize(
+@each_row(
     "arguments",
     [
         [], ["check"], ["check", "a", "b"], ["check", "a", "--set", "novalue"], ["serve", "a", "--grace", "-1"],
@@ -64,7 +65,7 @@ def test_ctrl_c_is_status_130(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert ended.value.code == 130
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("arguments", "question"),
     [
         (["chat", "url", "Hi"], "Hi"),
@@ -90,7 +91,25 @@ def test_a_question_wherever_it_stands(
     assert asked == [("url", question, "S" if "S" in arguments else None)]
 
 
-@pytest.mark.parametrize(
+@each_row(
+    ("arguments", "said"),
+    [
+        (["http://127.0.0.1:1", "--set", "dtype=fp32"], "--set: expected a model, which has options"),
+        (["folder", "--api-key", "k"], "--api-key: expected the URL of a server, got folder"),
+        (["nowhere"], "nowhere: expected a model directory, or a hub id as ORG/NAME, found nothing"),
+        (["http://127.0.0.1:1", "--tools", "nowhere.json"], "--tools nowhere.json: "),
+        (["http://127.0.0.1:1", "--api-key", ""], "--api-key: expected a key, got an empty one"),
+    ],
+)
+def test_what_chat_refuses(capsys: pytest.CaptureFixture[str], arguments: list[str], said: str) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["chat", *arguments])
+    assert ended.value.code == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"lmi: {said}")
+
+
+@each_row(
     ("arguments", "environment", "named"),
     [(["--api-key", ""], {}, "--api-key"), (["--api-key", " "], {"LMI_API_KEY": "a key"}, "--api-key"),
      ([], {"LMI_API_KEY": ""}, "LMI_API_KEY")],
@@ -106,10 +125,8 @@ def test_an_empty_key_serves_nobody(
     assert capsys.readouterr().err == f"lmi: {named}: expected a key, got an empty one\n"
 
 
-@pytest.mark.parametrize("command", ["serve", "chat"])
-@pytest.mark.parametrize(
-    ("key", "place"), [("a\nkey", 2), ("a\r\nkey", 2), ("\n key\x7f", 4), ("\x1bkey", 1), ("ключ\x00\n", 5)]
-)
+@each_row("command", ["serve", "chat"])
+@each_row(("key", "place"), [("a\nkey", 2), ("a\r\nkey", 2), ("\n key\x7f", 4), ("\x1bkey", 1), ("ключ\x00\n", 5)])
 def test_a_key_that_no_header_can_carry(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str, key: str, place: int
 ) -> None:
@@ -122,7 +139,7 @@ def test_a_key_that_no_header_can_carry(
     )
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("option", "given", "expected"),
     [
         ("--allowed-host", "http://a.example", "a name or an address, or * for any"),
@@ -160,7 +177,7 @@ def test_an_error_of_the_system_is_one_line(tmp_path: Path, capsys: pytest.Captu
     assert line.startswith("lmi: [Errno 2] No such file or directory: ")
 
 
-@pytest.mark.parametrize("command", ["serve", "chat"])
+@each_row("command", ["serve", "chat"])
 def test_secure_mode(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], command: str
 ) -> None:

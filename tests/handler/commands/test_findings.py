@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,8 +12,7 @@ from lmi.handler.commands.findings import as_json, findings, report
 
 from ...kit.api.handler import lmi_command
 from ...kit.api.options import Finding
-from ...kit.installed import LMI
-from ...kit.typed import Typed
+from ...kit.rows import each_row
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ def test_each_error_by_itself(model_dir: Path) -> None:
     }
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "text", "instead"),
     [
         ("async_mode", "off", "option.async_mode=false"),
@@ -119,6 +119,17 @@ def test_groups(capsys: pytest.CaptureFixture[str]) -> None:
     ]
 
 
+def test_colours(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a terminal, unless NO_COLOR is set."""
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    for variable, value in (("TERM", "xterm"), ("NO_COLOR", "1")):
+        monkeypatch.setenv(variable, value)
+        report([Finding("error", "E")])
+    coloured, plain = capsys.readouterr().out.split("  E\n")[:2]
+    assert coloured.startswith("\x1b[1;31merrors: ")
+    assert "\x1b" not in plain
+
+
 def test_the_json_for_programs() -> None:
     """What is not there is left out."""
     document = json.loads(as_json(Path("folder"), [Finding("warning", "W", "x", "option.x=1"), Finding("fact", "F")]))
@@ -143,12 +154,3 @@ def test_the_command(model_dir: Path, capsys: pytest.CaptureFixture[str]) -> Non
     said = capsys.readouterr()
     assert json.loads(said.out)["ok"] is False
     assert "lmi:" not in said.err
-
-
-def test_on_a_terminal(model_dir: Path) -> None:
-    """The same lines, in colours unless NO_COLOR is set."""
-    for environment, coloured in (({}, True), ({"NO_COLOR": "1"}, False)):
-        with Typed([*LMI, "check", str(model_dir), "--set", "async_mode=1"], environment) as command:
-            assert command.end() == 1
-            assert ": write option.async_mode=true\n" in command.text
-            assert ("\x1b[1;31m" in command.raw) is coloured

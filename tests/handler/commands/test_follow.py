@@ -19,6 +19,7 @@ from ...kit.api.errors import OptionError, StartError
 from ...kit.api.handler import lmi_command
 from ...kit.api.types import Settings
 from ...kit.hosts.host import directory_without_model, free_port
+from ...kit.rows import each_row
 
 
 @pytest.fixture(autouse=True)
@@ -40,7 +41,7 @@ def directory(tmp_path: Path) -> Path:
     return directory_without_model(tmp_path / "model")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("given", "message"),
     [
         ({"nnodes": "1"}, "option.nnodes: expected the number of hosts, 2 or more, but it is not set"),

@@ -16,6 +16,7 @@ from ...kit.api.errors import Fault, OptionError
 from ...kit.api.handler import check_model_dir, lmi_command
 from ...kit.api.options import read_properties
 from ...kit.installed import without_vllm
+from ...kit.rows import each_row
 
 
 @pytest.fixture(autouse=True)
@@ -142,9 +143,7 @@ ENVIRONMENTS: list[tuple[dict[str, str], dict[str, str], list[str]]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("environment", "entries", "comments"), ENVIRONMENTS, ids=[next(iter(row[0])) for row in ENVIRONMENTS]
-)
+@each_row(("environment", "entries", "comments"), ENVIRONMENTS, ids=[next(iter(row[0])) for row in ENVIRONMENTS])
 def test_an_environment(
     environment: dict[str, str], entries: dict[str, str], comments: list[str], tmp_path: Path
 ) -> None:
@@ -264,7 +263,7 @@ option.quantize=smoothquant
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("text", "entries", "comments"), FILES, ids=[row[0].splitlines()[0] for row in FILES])
+@each_row(("text", "entries", "comments"), FILES, ids=[row[0].splitlines()[0] for row in FILES])
 def test_a_model_directory(text: str, entries: dict[str, str], comments: list[str], tmp_path: Path) -> None:
     tmp_path.joinpath("serving.properties").write_text(text)
     migrated = migrate(tmp_path)
@@ -344,9 +343,7 @@ def test_what_is_no_configuration(tmp_path: Path) -> None:
         migrate(tmp_path / "missing")
 
 
-@pytest.mark.parametrize(
-    "value", ["a\\b", "two\nlines", " blank", "\ttab", "\fform\ffeed", "ä€😀", "a=b:c#d!e", '{"a": "b"}', ""]
-)
+@each_row("value", ["a\\b", "two\nlines", " blank", "\ttab", "\fform\ffeed", "ä€😀", "a=b:c#d!e", '{"a": "b"}', ""])
 def test_a_value_is_read_as_it_was(value: str) -> None:
     assert read_properties(f"option.x={escaped(value)}") == {"option.x": value}
     assert escaped(value).isascii()

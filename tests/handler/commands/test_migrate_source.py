@@ -8,6 +8,8 @@ import pytest
 
 from lmi.handler.commands.migrate_source import MigrateError, environment_of
 
+from ...kit.rows import each_row
+
 WRITINGS: list[tuple[str, dict[str, str | None]]] = [
     ("# TGI\nA=1\n\nexport B=two words\nC=\"quoted\"\nD='x=y'\nE=\n", {"A": "1", "B": "two words", "C": "quoted",
                                                                       "D": "x=y", "E": ""}),
@@ -59,7 +61,7 @@ WRITINGS: list[tuple[str, dict[str, str | None]]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("text", "variables"), WRITINGS)
+@each_row(("text", "variables"), WRITINGS)
 def test_how_an_environment_may_be_written(text: str, variables: dict[str, str | None], tmp_path: Path) -> None:
     file = tmp_path / "environment"
     file.write_text(text)
@@ -72,7 +74,7 @@ def test_how_an_environment_may_be_written(text: str, variables: dict[str, str |
     assert environment_of(file) == variables
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "said"),
     [
         (b"A=1\nnothing\n", "environment:2: expected NAME=value"),

@@ -14,6 +14,7 @@ from lmi.handler.djl.adapters import AdapterCall
 from ...kit.adapters import LLAMA, write_adapter
 from ...kit.api.errors import NoSlotError, UnavailableError
 from ...kit.api.handler import Service, started_service
+from ...kit.rows import each_row
 from ...kit.user_code.engine import ScriptedEngine
 
 REGISTER, UPDATE, UNREGISTER = "register_adapter", "update_adapter", "unregister_adapter"
@@ -89,7 +90,7 @@ def test_the_parameters_are_texts(java: Java, options: dict[str, str], preload: 
     assert (registered.preload, registered.pin) == (preload, pin)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("options", "message"),
     [
         ({"preload": "perhaps"}, "preload: expected true or false, got 'perhaps'"),
@@ -101,7 +102,7 @@ def test_wrong_ones_are_refused(java: Java, options: dict[str, str], message: st
     assert java.engine.adapters.registered == {}
 
 
-@pytest.mark.parametrize("source", ["/nowhere", "s3://bucket/a", "a", ""])
+@each_row("source", ["/nowhere", "s3://bucket/a", "a", ""])
 def test_a_source_has_to_be_a_folder_here(java: Java, source: str) -> None:
     message = f"Only local LoRA models are supported. {source} is not a valid path"
     assert java.says(REGISTER, "a", source) == (424, message.rstrip() if source else message.replace("  ", " "))

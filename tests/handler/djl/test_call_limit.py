@@ -30,9 +30,7 @@ def test_the_limit_is_nine_tenths_of_javas(option: str, variable: str, limit: fl
     assert call_limit(options, {"PREDICT_TIMEOUT": variable} if variable else {}) == pytest.approx(limit)
 
 
-@pytest.mark.parametrize(
-    ("option", "variable", "limit"), [("", "", 230), ("1200", "600", 1190), ("", "600", 590), ("10", "", 8)]
-)
+@each_row(("option", "variable", "limit"), [("", "", 230), ("1200", "600", 1190), ("", "600", 590), ("10", "", 8)])
 def test_a_start_has_nearly_javas_time(option: str, variable: str, limit: float) -> None:
     """PyEnv.getModelLoadingTimeout."""
     options = {"model_loading_timeout": option} if option else {}

@@ -12,6 +12,7 @@ from ...kit.api.errors import StartError, UnavailableError
 from ...kit.api.handler import NO_FRAME, Frame, djl_worker, input_of, started_service
 from ...kit.api.types import Delta, Finish, Request, Started
 from ...kit.djl.hosting import available, djl_python_path
+from ...kit.rows import each_row
 from ...kit.user_code.engine import ScriptedEngine
 
 pytestmark = pytest.mark.skipif(available() is not None, reason=str(available()))
@@ -114,7 +115,7 @@ def received(properties: dict[str, Any], content: list[tuple[str | None, bytes]]
     return inputs
 
 
-@pytest.mark.parametrize("case", ALONE)
+@each_row("case", ALONE)
 def test_a_request_is_one_whatever_its_client_calls_things(convert: Any, case: str) -> None:
     properties, content, body = ALONE[case]
     inputs = received(properties, content)
@@ -140,7 +141,7 @@ def test_a_form_has_one_answer(case: str, tmp_path: Path) -> None:
     assert b"multipart/form-data" in output.content.value_at(0)
 
 
-@pytest.mark.parametrize("size", [1, 2, 1001])
+@each_row("size", [1, 2, 1001])
 def test_a_batch_of_javas_is_one(convert: Any, size: int) -> None:
     """Whatever the clients in it call things; 1001: its last item has a name of four digits."""
     names = [f"batch_{index:03}" for index in range(size)]

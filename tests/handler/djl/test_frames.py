@@ -16,6 +16,7 @@ from lmi.handler.djl.frames import NOTHING, Frame, frame_of_exchange
 from ...kit.api.errors import UnavailableError
 from ...kit.api.handler import Exchange, started_service
 from ...kit.api.types import Delta, Failed, Finish, Request, Started, Token
+from ...kit.rows import each_row
 from ...kit.user_code.engine import ScriptedEngine
 
 
@@ -26,8 +27,8 @@ def opened(body: bytes, on_news: Callable[[Exchange], None] | None = None) -> tu
     return engine, exchange
 
 
-@pytest.mark.parametrize("merge", [False, True])
-@pytest.mark.parametrize("stream", ["true", "false"])
+@each_row("merge", [False, True])
+@each_row("stream", ["true", "false"])
 def test_an_error_is_no_record_of_an_answer_that_goes_on(stream: str, merge: bool) -> None:
     """However the host's look at it falls between the error's record and the word that it was the last."""
     engine, exchange = opened(b'{"inputs": "Hi", "stream": %s}' % stream.encode())
@@ -62,7 +63,7 @@ def test_a_whole_answer_waits_for_its_end() -> None:
     assert (frame.data, frame.last) == (b"ab", True)
 
 
-@pytest.mark.parametrize("merge", [False, True])
+@each_row("merge", [False, True])
 def test_a_streams_last_frame_is_empty(merge: bool) -> None:
     """DJL's reader of a stream may miss the last chunk: it is told of the end before the chunk is there."""
     engine, exchange = opened(b'{"inputs": "Hi", "stream": true}')

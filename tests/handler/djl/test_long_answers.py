@@ -14,7 +14,7 @@ from typing import Any
 
 import httpx
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lmi.handler.djl import dynamic_batch as plain_module
@@ -31,8 +31,8 @@ from ...kit.api.errors import ParameterError
 from ...kit.api.handler import Exchange, Service, started_service
 from ...kit.api.types import Delta, Event, Finish, Generation, Request, Sampling, Started, Token, TopToken
 from ...kit.djl import hosting
-from ...kit.djl.outputs import Told, outputs_of
 from ...kit.hosts.host import Host, client, model_directory, start
+from ...kit.rows import each_row
 from ...kit.user_code.engine import ScriptedEngine
 
 pytestmark = pytest.mark.once
@@ -81,6 +81,7 @@ def answered(events: list[Event], request: Request, folder: Path, **options: str
     return opened, engine
 
 
+@settings(max_examples=40)
 @given(text=st.text(max_size=40), size=st.integers(4, 12))
 def test_pieces_are_the_record_and_none_ends_within_a_character(text: str, size: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
@@ -95,8 +96,8 @@ def test_pieces_are_the_record_and_none_ends_within_a_character(text: str, size:
     assert b"".join(taken) == b"before" + text.encode()
 
 
-@pytest.mark.parametrize("merge", ["true", "false"])
-@pytest.mark.parametrize("kind", BODIES)
+@each_row("merge", ["true", "false"])
+@each_row("kind", ["lmi", "chat"])
 @pytest.mark.usefixtures("narrow")
 def test_a_rolling_batch_has_no_frame_that_java_does_not_take(tmp_path: Path, kind: str, merge: str) -> None:
     """Pieces that each are text, another request's answer beside, and an empty last frame."""
@@ -119,8 +120,8 @@ def test_a_rolling_batch_has_no_frame_that_java_does_not_take(tmp_path: Path, ki
     assert not any(frame.headers for frame in long[1:])
 
 
-@pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize("kind", ["lmi", "chat"])
+@each_row("stream", [False, True])
+@each_row("kind", ["lmi", "chat"])
 @pytest.mark.usefixtures("narrow")
 def test_a_whole_answer_is_one_frame_where_a_field_holds_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, stream: bool
@@ -239,28 +240,6 @@ def test_a_page_in_a_rolling_batch(tmp_path: Path) -> None:
     is_the_page(b"".join(frame.data for frame in frames))
 
 
-@pytest.mark.anyio
-@pytest.mark.usefixtures("narrow")
-async def test_a_page_in_async_mode(tmp_path: Path) -> None:
-    engine, service = service_of(tmp_path, response_store="true")
-    batcher = AsyncBatcher(service)
-
-    async def messages(request: Request) -> list[Told]:
-        found: list[Told] = []
-        async for message in batcher.messages(request, "7"):
-            batcher.sent()
-            found += outputs_of(message)
-        return found
-
-    told = await messages(page_of(engine, lambda request: whole_of(service, request)))
-    assert len(told) > 3
-    assert {one.whose for one in told} == {"7"}
-    assert all(len(one.frame["data"].encode()) <= FEW // 3 for one in told)
-    assert [one.frame["last"] for one in told] == [*("false" for _ in told[1:]), "true"]
-    assert told[-1].frame["data"] == ""
-    is_the_page("".join(one.frame["data"] for one in told).encode())
-
-
 def whole_of(service: Service, request: Request) -> bytes:
     """The answer to a request whose engine has said all at once."""
     exchange = service.open(request)
@@ -284,8 +263,8 @@ def test_a_page_in_a_dynamic_batch(tmp_path: Path) -> None:
 # --- option.max_answer_bytes ---
 
 
-@pytest.mark.parametrize(("more", "ended"), [(1, False), (0, False), (-1, True)])
-@pytest.mark.parametrize("kind", BODIES)
+@each_row(("more", "ended"), [(1, False), (0, False), (-1, True)])
+@each_row("kind", BODIES)
 def test_the_body_at_the_limit(tmp_path: Path, kind: str, more: int, ended: bool) -> None:
     events: list[Event] = [Started(1), Delta(0, "Hello " * 100, finish=END)]
     (body,) = answered(events, asked(kind), tmp_path)[0].records
@@ -306,7 +285,7 @@ def shown(count: int, likely: int) -> tuple[Token, ...]:
     return tuple(Token(1, "a", -0.5, top=top) for _ in range(count))
 
 
-@pytest.mark.parametrize(("more", "ended"), [(1, False), (0, False), (-1, True)])
+@each_row(("more", "ended"), [(1, False), (0, False), (-1, True)])
 def test_tokens_count_before_they_are_a_body(tmp_path: Path, more: int, ended: bool) -> None:
     """The request ends where they are too many, not when all of them are there."""
     request = asked("chat", n=2, logprobs=True, top_logprobs=20)
@@ -334,7 +313,7 @@ def test_a_stream_may_be_of_any_length(tmp_path: Path) -> None:
     assert exchange.failure is None
 
 
-@pytest.mark.parametrize(("more", "ended"), [(0, False), (-1, True)])
+@each_row(("more", "ended"), [(0, False), (-1, True)])
 def test_a_prompts_tokens_count_for_each_sequence(tmp_path: Path, more: int, ended: bool) -> None:
     """An echo shows them in each choice."""
     request = asked("completions", n=3, logprobs=5, prompt_logprobs=5, echo=True)

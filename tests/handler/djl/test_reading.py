@@ -77,7 +77,7 @@ class Sent:
         return data[:size]
 
 
-@pytest.mark.parametrize("size", [3, 100, 5000, 10_000_000])
+@pytest.mark.parametrize("size", [3, 5000, 10_000_000])
 def test_messages_are_read_as_djl_python_reads_them(reading: Any, size: int) -> None:
     """Cut anywhere, and several at once."""
     from djl_python import Input

@@ -16,6 +16,7 @@ from ...kit.api.handler import NO_FRAME as NOTHING
 from ...kit.api.handler import Frame, started_service
 from ...kit.api.types import Delta, Finish, Request, Started, Token
 from ...kit.user_code.engine import ScriptedEngine
+from ...kit.waiting import until
 
 STREAM = Request(b'{"inputs": "Hi", "stream": true}')
 
@@ -38,8 +39,7 @@ def meanwhile(engine: ScriptedEngine, requests: int, *steps: Callable[[], None])
     """Steps of the engine, on a thread of its own, while the call waits that brings it so many requests in all."""
 
     def run() -> None:
-        while len(engine.generations) < requests:
-            time.sleep(0.001)
+        until(lambda: len(engine.generations) >= requests)
         for step in steps:
             time.sleep(0.05)
             step()

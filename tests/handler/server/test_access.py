@@ -42,14 +42,14 @@ def refused(names: frozenset[str] | None, **headers: str) -> str | None:
     return None if refusal is None else refusal.param
 
 
-@pytest.mark.parametrize("host", OURS)
+@each_row("host", OURS)
 def test_loopbacks_names_are_ours(host: str) -> None:
     assert refused(LAPTOP, host=host) is None
     assert refused(LAPTOP, host="localhost", origin=f"http://{host}") is None
     assert refused(NAMED, host=host) is None
 
 
-@pytest.mark.parametrize("host", OTHERS)
+@each_row("host", OTHERS)
 def test_others_are_not(host: str) -> None:
     """The host's name of a page that had it resolved to this machine, and what only looks like ours."""
     assert refused(LAPTOP, host=host) == "Host"
@@ -57,7 +57,7 @@ def test_others_are_not(host: str) -> None:
     assert refused(None, host=host, origin=f"https://{host}", sec_fetch_site="cross-site") is None
 
 
-@pytest.mark.parametrize("host", ["model.example", "Model.Example:443", "[fd00::7]:8080", "[FD00::7]"])
+@each_row("host", ["model.example", "Model.Example:443", "[fd00::7]:8080", "[FD00::7]"])
 def test_names_that_are_given_are_ours(host: str) -> None:
     assert refused(NAMED, host=host) is None
     assert refused(NAMED, host="localhost", origin=f"https://{host}") is None
@@ -118,7 +118,7 @@ def test_names_of_a_server(addresses: list[str], given: list[str], names: frozen
     assert allowed_names(addresses, given) == names
 
 
-@pytest.mark.parametrize("given", ["", "http://a.example", "a.example/path", "a b", "a.example:http"])
+@each_row("given", ["", "http://a.example", "a.example/path", "a b", "a.example:http"])
 def test_what_is_no_name(given: str) -> None:
     with pytest.raises(OptionError, match="--allowed-host"):
         allowed_names(["127.0.0.1"], [given])
@@ -153,8 +153,7 @@ def client(engine: ScriptedEngine) -> contextlib.AbstractAsyncContextManager[htt
     return served(engine, access, "http://rebound.example:8080", Authorization="Bearer a key")
 
 
-@pytest.mark.anyio
-@pytest.mark.parametrize("route", ROUTES)
+@each_row("route", ROUTES)
 async def test_it_is_told_in_the_dialects_form(route: str) -> None:
     path, body, fields = ROUTES[route]
     engine = ScriptedEngine()
@@ -168,8 +167,7 @@ async def test_it_is_told_in_the_dialects_form(route: str) -> None:
     assert engine.generations == []
 
 
-@pytest.mark.anyio
-@pytest.mark.parametrize("path", PAGES)
+@each_row("path", PAGES)
 async def test_pages_are_not_for_others_either(path: str) -> None:
     async with client(ScriptedEngine()) as http:
         answer = await http.get(path)
@@ -191,8 +189,7 @@ async def test_a_get_of_another_page_generates_nothing() -> None:
     assert engine.generations == []
 
 
-@pytest.mark.anyio
-@pytest.mark.parametrize("path", ["/ping", "/health"])
+@each_row("path", ["/ping", "/health"])
 async def test_probes_ask_by_any_name(path: str) -> None:
     async with client(ScriptedEngine()) as http:
         answer = await http.get(path, headers={"Origin": "https://other.example", "Authorization": ""})
@@ -221,13 +218,32 @@ def keyed(key: str | None) -> contextlib.AbstractAsyncContextManager[httpx.Async
     return served(ScriptedEngine(), Access(key), "http://local")
 
 
-@pytest.mark.anyio
-@pytest.mark.parametrize("path", PATHS)
+@each_row("path", PATHS)
 async def test_a_401_says_how_to_authenticate(path: str) -> None:
     """RFC 9110, 11.6.1."""
     async with keyed(KEY) as http:
         answer = await (http.get(path) if path in PATHS[-2:] else http.post(path, json={}))
     assert (answer.status_code, answer.headers["www-authenticate"]) == (401, "Bearer")
+
+
+@pytest.mark.anyio
+async def test_without_the_key_azures_and_the_minimal_form() -> None:
+    version = {"api-version": "2024-05-01-preview"}
+    async with keyed(KEY) as http:
+        refused = [
+            await http.post("/chat/completions", params=version, json={}),
+            await http.get("/info", params=version),
+        ]
+        for answer in refused:
+            assert (answer.status_code, answer.headers["x-ms-error-code"]) == (401, "unauthorized")
+            assert list(answer.json()) == ["error", "message", "status"]
+        whole = await http.post("/chat/completions", json={})
+        line = await http.post("/chat/completions", json={"stream": True})
+        assert (whole.status_code, list(whole.json())) == (401, ["error"])
+        assert (line.status_code, list(line.json())) == (401, ["error", "done"])
+        for events in (await http.post("/chat/sse", json={}), await http.get("/chat/sse", params={"request": "{}"})):
+            assert events.text.startswith("event: error\ndata: ")
+            assert events.text.endswith("\n\ndata: [END]\n\n")
 
 
 SENT = {
@@ -237,9 +253,8 @@ SENT = {
 }
 
 
-@pytest.mark.anyio
-@pytest.mark.parametrize("header", ["Authorization: Bearer ", "authorization: bearer  ", "api-key: ", "x-api-key: "])
-@pytest.mark.parametrize(("encoding", "key"), [(encoding, key) for encoding, keys in SENT.items() for key in keys])
+@each_row("header", ["Authorization: Bearer ", "authorization: bearer  ", "api-key: ", "x-api-key: "])
+@each_row(("encoding", "key"), [(encoding, key) for encoding, keys in SENT.items() for key in keys])
 async def test_a_key_as_clients_send_it(encoding: str, key: str, header: str) -> None:
     name, _, scheme = header.partition(": ")
     async with keyed(key) as http:
@@ -353,8 +368,7 @@ ASKING: list[tuple[list[str], str, int, str | None]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.anyio
-@pytest.mark.parametrize(("origins", "origin", "status", "told"), ASKING)
+@each_row(("origins", "origin", "status", "told"), ASKING)
 async def test_which_pages_may_read_the_answer(origins: list[str], origin: str, status: int, told: str | None) -> None:
     """Whatever the answer is; and none with what the browser knows of its user."""
     async with of_pages(*origins) as http:
@@ -369,12 +383,9 @@ async def test_which_pages_may_read_the_answer(origins: list[str], origin: str, 
             assert told in (None, "*") or one.headers["vary"] == "Origin"
 
 
-@pytest.mark.anyio
-@pytest.mark.parametrize("path", ["/v1/chat/completions", "/invocations", "/adapters", "/nothing"])
-@pytest.mark.parametrize(("origins", "origin", "_status", "told"), ASKING)
-async def test_what_browsers_ask_before(
-    origins: list[str], origin: str, _status: int, told: str | None, path: str
-) -> None:
+@each_row("path", ["/v1/chat/completions", "/nothing"])
+@each_row(("origins", "origin", "told"), [(origins, origin, told) for origins, origin, _, told in ASKING])
+async def test_what_browsers_ask_before(origins: list[str], origin: str, told: str | None, path: str) -> None:
     """A preflight: without the key, which no browser sends there."""
     async with of_pages(*origins) as http:
         asked = {

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import socket
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +15,9 @@ from lmi.handler.server.connection import in_chunks
 from ...kit.api.handler import READ_HEADERS
 from ...kit.api.handler import headers_of as usual_headers
 from ...kit.api.types import Delta, Event, Finish, Started, Token
-from ...kit.hosts.local_server import Make, Running, answer, serving, until
+from ...kit.hosts.local_server import Make, Running, answer
 from ...kit.rows import each_row
+from ...kit.waiting import until
 
 ASKED: dict[str, Any] = {"model": "any", "messages": [{"role": "user", "content": "Hi"}], "stream": True}
 LAST = Finish("eos", generated_tokens=1)
@@ -30,12 +30,6 @@ SAID: dict[str, list[Event]] = {
     "one record": [Started(1), Delta(0, "Hello", finish=LAST)],
     "several": [Started(1), Delta(0, "Hel"), Delta(0, "lo", finish=LAST)],
 }
-
-
-@pytest.fixture
-def running(tmp_path: Path) -> Iterator[Make]:
-    with serving(tmp_path) as make:
-        yield make
 
 
 def ask(server: Running, sock: socket.socket, path: str, *headers: str, version: str = "1.1", **fields: Any) -> int:
@@ -60,8 +54,8 @@ def headers_of(sock: socket.socket, end: bytes = b"0\r\n\r\n") -> list[tuple[str
     return [(name, value) for name, _, value in (line.partition(": ") for line in lines)]
 
 
-@pytest.mark.parametrize("said", SAID)
-@pytest.mark.parametrize("form", FORMS)
+@each_row("said", SAID)
+@each_row("form", FORMS)
 def test_a_stream_keeps_the_connection(running: Make, form: str, said: str) -> None:
     """A stream is one on the wire too where all of it is there at once; the connection serves the next request."""
     server = running()
@@ -77,7 +71,7 @@ def test_a_stream_keeps_the_connection(running: Make, form: str, said: str) -> N
                 assert ("cache-control", "no-cache") in headers
 
 
-@pytest.mark.parametrize(("version", "header"), [("1.1", "Connection: close"), ("1.0", "Accept: */*")])
+@each_row(("version", "header"), [("1.1", "Connection: close"), ("1.0", "Accept: */*")])
 def test_a_connection_that_is_to_be_closed(running: Make, version: str, header: str) -> None:
     server = running()
     with server.connect() as sock:

@@ -10,7 +10,7 @@ import struct
 import threading
 import time
 from collections.abc import Iterator
-from pathlib import Path
+from itertools import cycle
 from typing import Any
 
 import pytest
@@ -22,8 +22,9 @@ from lmi.handler.server.access import Access
 
 from ...kit.api.handler import started_service
 from ...kit.api.types import Delta, Finish, Started
-from ...kit.hosts.local_server import Make, Running, answer, serving, until
+from ...kit.hosts.local_server import Make, Running, answer
 from ...kit.user_code.engine import ScriptedEngine
+from ...kit.waiting import until
 
 CHUNK = "x" * 100_000
 """Text of one event."""
@@ -32,12 +33,10 @@ CHUNK = "x" * 100_000
 STREAM = {"messages": [{"role": "user", "content": "Hi"}], "stream": True}
 
 
-@pytest.fixture
-def running(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
-    monkeypatch.setattr(server_module, "ERROR_GRACE_S", 0.5)
-    monkeypatch.setattr(run_module, "LINGER_S", 0.3)
-    with serving(tmp_path) as make:
-        yield make
+@pytest.fixture(autouse=True)
+def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server_module, "ERROR_GRACE_S", 0.1)
+    monkeypatch.setattr(run_module, "LINGER_S", 0.1)
 
 
 def test_what_waits_for_a_client_is_bounded(running: Make, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,16 +76,15 @@ def test_records_that_are_longer_than_may_wait_reach_a_client_that_reads(running
     assert (data.count(CHUNK.encode()), b"slow_reader" in data) == (20, False)
 
 
-@pytest.mark.parametrize("finishes", [False, True])
-def test_a_client_that_never_reads_is_cut_off(running: Make, finishes: bool) -> None:
+def test_a_client_that_never_reads_is_cut_off(running: Make) -> None:
     """Whether its answer is complete by then or not."""
-    server = running(request_timeout="0.5")
-    with server.connect() as deaf:
-        ticket = server.ask(deaf, STREAM)
-        finish = Finish("eos", generated_tokens=1) if finishes else None
-        for _ in range(30):
-            server.engine.say(ticket, Delta(0, CHUNK))
-        server.engine.say(ticket, Delta(0, CHUNK, finish=finish))
+    server = running(request_timeout="0.2")
+    with server.connect() as deaf, server.connect() as other:
+        for sock, finish in ((deaf, None), (other, Finish("eos", generated_tokens=1))):
+            ticket = server.ask(sock, STREAM)
+            for _ in range(30):
+                server.engine.say(ticket, Delta(0, CHUNK))
+            server.engine.say(ticket, Delta(0, CHUNK, finish=finish))
         until(lambda: not server.engine.running)
         until(lambda: not server.connections)
 
@@ -126,7 +124,7 @@ class Closing:
 
 def test_each_connection_is_cut_off_at_the_second_look_at_which_it_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever others are or were closed: each has its own time to be read, and none has more."""
-    monkeypatch.setattr(run_module, "LINGER_S", 0.3)
+    monkeypatch.setattr(run_module, "LINGER_S", 0.3)  # three ticks
     server = run_module.http_server(started_service(ScriptedEngine()), [], access=Access(), grace=1.0)
     connections: Any = server.server_state.connections
     first, second, third, left, stays = (Closing(closing=one) for one in (True, False, False, True, False))
@@ -153,7 +151,7 @@ def test_what_a_slow_client_has_yet_to_read_is_not_cut_off(running: Make, monkey
     server = running(max_body_bytes="1000")
     with server.connect() as slow:
         slow.sendall(b"POST /invocations HTTP/1.1\r\nHost: test\r\nContent-Length: 1001\r\n\r\n" + b" " * 1001)
-        time.sleep(1.0)
+        time.sleep(0.4)
         assert slow.recv(1000).startswith(b"HTTP/1.1 413 ")
 
 
@@ -172,16 +170,16 @@ def test_a_client_that_never_sends_its_body_is_told_of_the_limit(
     assert server.service.admission.open == 0
 
 
-@pytest.mark.parametrize("stream", [False, True])
-def test_a_client_that_leaves(running: Make, stream: bool) -> None:
+def test_a_client_that_leaves(running: Make) -> None:
     server = running()
-    with server.connect() as leaving:
-        ticket = server.ask(leaving, {**STREAM, "stream": stream})
-        server.engine.say(ticket, Started(1), Delta(0, "Hel"))
-        if stream:
-            assert leaving.recv(10) == b"HTTP/1.1 2"
-    until(lambda: server.engine.aborted == [ticket])
-    assert server.service.admission.open == 0
+    for stream in (False, True):
+        with server.connect() as leaving:
+            ticket = server.ask(leaving, {**STREAM, "stream": stream})
+            server.engine.say(ticket, Started(1), Delta(0, "Hel"))
+            if stream:
+                assert leaving.recv(10) == b"HTTP/1.1 2"
+        until(lambda: server.engine.aborted == [*range(len(server.engine.generations))])
+        assert server.service.admission.open == 0
 
 
 # --- Connections that wait for their next request ---
@@ -227,28 +225,22 @@ def stalled(server: Running) -> Iterator[None]:
             go_on.set()
 
 
-@pytest.mark.parametrize("sent", [PING, GENERATE, PING[:1]], ids=["whole", "a head", "a byte"])
-def test_a_request_that_comes_when_the_time_is_over_is_served(running: Make, sent: bytes) -> None:
-    """uvloop runs the timers that are due before it reads what has arrived."""
+def test_a_request_that_comes_when_the_time_is_over_is_served(running: Make) -> None:
+    """uvloop runs the timers that are due before it reads what has come. Who sends nothing in that time is closed."""
     server = running(keep_alive=1)
+    # Whole, a head, a byte: what is sent in time, what then, and the answer's status.
+    sent = ((PING, b"", 200), (GENERATE, b'{"inputs": true}', 422), (PING[:1], PING[1:], 200))
     with contextlib.ExitStack() as stack:
         sockets = idle(server, stack, MANY)
         with stalled(server):
             time.sleep(1.1)
-            for sock in sockets:
-                sock.sendall(sent)
+            for sock, (first, _, _) in zip(sockets, cycle(sent), strict=False):
+                sock.sendall(first)
         time.sleep(0.2)
-        for sock in sockets:
-            rest = PING[1:] if sent == PING[:1] else b"" if sent == PING else b'{"inputs": true}'
+        for sock, (_, rest, _) in zip(sockets, cycle(sent), strict=False):
             sock.sendall(rest)
-        status = 422 if sent == GENERATE else 200
-        assert [answer(sock)[0] for sock in sockets] == [status] * MANY
-
-
-def test_who_sends_nothing_in_that_time_is_closed(running: Make) -> None:
-    server = running(keep_alive=1)
-    with contextlib.ExitStack() as stack:
-        sockets = idle(server, stack, MANY)
+        for sock, (_, _, status) in zip(sockets, cycle(sent), strict=False):
+            assert answer(sock)[0] == status
         began = time.monotonic()
         assert [sock.recv(1) for sock in sockets] == [b""] * MANY
         assert 0.5 < time.monotonic() - began < 20
@@ -257,28 +249,19 @@ def test_who_sends_nothing_in_that_time_is_closed(running: Make) -> None:
 
 def test_each_request_begins_the_time_anew(running: Make) -> None:
     """And the time that its body has to arrive."""
-    server = running(keep_alive=2, request_timeout="2")
+    server = running(keep_alive=1, request_timeout="1")
     with contextlib.ExitStack() as stack:
         (sock,) = idle(server, stack, 1)
-        for _ in range(4):
-            time.sleep(0.7)
+        for _ in range(3):
+            time.sleep(0.5)
             sock.sendall(GENERATE + b'{"inputs": true}')
             assert answer(sock)[0] == 422
 
 
-def test_they_are_kept_longer_than_load_balancers_keep_them(running: Make) -> None:
-    """An AWS load balancer reuses a connection for 60 seconds, nginx for as long: the server must not be the first."""
-    server = running()
-    assert server.uvicorn.config.timeout_keep_alive == 75
-    with contextlib.ExitStack() as stack:
-        (sock,) = idle(server, stack, 1)
-        time.sleep(5.5)
-        sock.sendall(PING)
-        assert answer(sock)[0] == 200
-
-
 def test_a_server_that_ends_does_not_wait_for_them(running: Make) -> None:
     server = running()
+    # An AWS load balancer reuses a connection for 60 seconds, nginx for as long: the server must not be the first.
+    assert server.uvicorn.config.timeout_keep_alive == 75
     with contextlib.ExitStack() as stack:
         sockets = idle(server, stack, MANY)
         began = time.monotonic()

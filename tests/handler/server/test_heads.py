@@ -6,7 +6,6 @@ import contextlib
 import resource
 import socket
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,25 +19,14 @@ from lmi.handler.server.run import HEAD_BYTES, http_server
 from ...kit.api.handler import Service
 from ...kit.api.options import make_settings
 from ...kit.api.types import Delta, Finish, Started
-from ...kit.hosts.local_server import Make, Running, answer, serving, until
+from ...kit.hosts.local_server import Make, Running, answer, ended
+from ...kit.rows import each_row
 from ...kit.user_code.engine import ScriptedEngine
+from ...kit.waiting import until
 
 PING = b"GET /ping HTTP/1.1\r\nHost: test\r\n"
 CHUNKED = b"POST /invocations HTTP/1.1\r\nHost: test\r\nTransfer-Encoding: chunked\r\n\r\n"
 ALIVE = b'{"status":"Healthy"}'
-
-
-@pytest.fixture
-def running(tmp_path: Path) -> Iterator[Make]:
-    with serving(tmp_path) as make:
-        yield make
-
-
-def ended(sock: socket.socket) -> bool:
-    """Whether the server ends the connection, without a further answer."""
-    with contextlib.suppress(ConnectionResetError):
-        return sock.recv(1) == b""
-    return True
 
 
 def refused(sock: socket.socket) -> bool:
@@ -56,28 +44,19 @@ def head(size: int, first: bytes = PING) -> bytes:
     return first + b"X: " + b"a" * rest + b"\r\n\r\n"
 
 
-@pytest.mark.parametrize("pieces", [1, 7])
-@pytest.mark.parametrize("where", ["header", "path"])
-def test_a_long_head_is_served(running: Make, where: str, pieces: int) -> None:
-    """Up to the limit, in one piece or in several."""
+def test_a_long_head_is_served(running: Make) -> None:
+    """Up to the limit, by a header or by the path, in one piece or in several; beyond it none is."""
     server = running()
-    size = HEAD_BYTES
-    if where == "path":
-        start, end = b"GET /ping?", b" HTTP/1.1\r\nHost: test\r\n\r\n"
-        sent = start + b"a" * (size - len(start) - len(end)) + end
-    else:
-        sent = head(size)
-    assert len(sent) == size
-    with server.connect() as sock:
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        for piece in range(pieces):
-            sock.sendall(sent[piece * size // pieces : (piece + 1) * size // pieces])
-            time.sleep(0.01)
-        assert answer(sock)[::2] == (200, ALIVE)
-
-
-def test_a_head_beyond_the_limit_is_refused(running: Make) -> None:
-    server = running()
+    size, start, end = HEAD_BYTES, b"GET /ping?", b" HTTP/1.1\r\nHost: test\r\n\r\n"
+    for sent in (head(size), start + b"a" * (size - len(start) - len(end)) + end):
+        assert len(sent) == size
+        for pieces in (1, 7):
+            with server.connect() as sock:
+                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                for piece in range(pieces):
+                    sock.sendall(sent[piece * size // pieces : (piece + 1) * size // pieces])
+                    time.sleep(0.01)
+                assert answer(sock)[::2] == (200, ALIVE)
     with server.connect() as sock:
         sock.sendall(head(HEAD_BYTES + 100)[: HEAD_BYTES + 1])
         assert refused(sock)
@@ -97,23 +76,22 @@ ENDLESS = {
 }
 
 
-@pytest.mark.parametrize("start", ENDLESS, ids=list(ENDLESS))
-def test_one_without_end(running: Make, start: str) -> None:
+def test_one_without_end(running: Make) -> None:
     """The connection ends, and nothing of it is kept."""
     server = running()
-    first, then = ENDLESS[start]
-    part = then * (65536 // len(then))
     process = psutil.Process()
-    with server.connect() as sock:
-        sock.sendall(first)
-        before = process.memory_info().rss
-        sent = 0
-        with contextlib.suppress(ConnectionResetError, BrokenPipeError):
-            while sent < 256 << 20:
-                sent += sock.send(part)
-        assert sent < 32 << 20
-        until(lambda: not server.connections)
-    assert process.memory_info().rss - before < 32 << 20
+    for start, (first, then) in ENDLESS.items():
+        part = then * (65536 // len(then))
+        with server.connect() as sock:
+            sock.sendall(first)
+            before = process.memory_info().rss
+            sent = 0
+            with contextlib.suppress(ConnectionResetError, BrokenPipeError):
+                while sent < 256 << 20:
+                    sent += sock.send(part)
+            assert sent < 32 << 20, start
+            until(lambda: not server.connections)
+        assert process.memory_info().rss - before < 32 << 20, start
     with server.connect() as sock:
         sock.sendall(PING + b"\r\n")
         assert answer(sock)[0] == 200
@@ -144,18 +122,12 @@ def test_what_comes_while_another_is_answered_waits(running: Make) -> None:
     until(lambda: not server.connections)
 
 
-def test_a_bad_head_is_told_of(running: Make) -> None:
+def test_a_bad_head_and_bad_chunks_are_told_of(running: Make) -> None:
     server = running()
-    with server.connect() as sock:
-        sock.sendall(b"What is this?\r\n\r\n")
-        assert refused(sock)
-
-
-def test_a_body_in_bad_chunks_is_told_of(running: Make) -> None:
-    server = running()
-    with server.connect() as sock:
-        sock.sendall(CHUNKED + b"no number\r\n")
-        assert refused(sock)
+    for sent in (b"What is this?\r\n\r\n", CHUNKED + b"no number\r\n"):
+        with server.connect() as sock:
+            sock.sendall(sent)
+            assert refused(sock)
     assert not server.engine.generations
 
 
@@ -266,9 +238,10 @@ LIMITS = {
 """The limit of open files, soft and hard; the connections that are served; what the limit is set to."""
 
 
-@pytest.mark.parametrize("case", LIMITS, ids=list(LIMITS))
+@each_row("case", LIMITS, ids=list(LIMITS))
 def test_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, case: str) -> None:
     """Connections for twice the requests that may be open, and 64; with few descriptors, what these allow."""
+    caplog.clear()
     limits, most, raised = LIMITS[case]
     options = {"max_rolling_batch_size": "100", "max_queued_requests": "400"}
     service = Service(make_settings(tmp_path, **options), ScriptedEngine())
@@ -296,20 +269,17 @@ TARGETS: list[tuple[str, str, int | None]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("target", "host", "status"), TARGETS)
-def test_targets_that_are_whole_urls(running: Make, target: str, host: str, status: int | None) -> None:
-    """As clients ask a proxy, and servers have to take it (RFC 9112, 3.2.2).
-
-    status: None where it is that of `/`, which has the page where that is installed.
-    """
+def test_targets_that_are_whole_urls(running: Make) -> None:
+    """As clients ask a proxy, and servers have to take it (RFC 9112, 3.2.2)."""
     server = running(access=Access(names=frozenset()))
     with server.connect() as sock:
-        if status is None:
-            sock.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
-            status = answer(sock)[0]
-            assert status != 404
-        sock.sendall(f"GET {target} HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
-        assert answer(sock)[0] == status
+        # It has the page where that is installed.
+        sock.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        root = answer(sock)[0]
+        assert root != 404
+        for target, host, status in TARGETS:
+            sock.sendall(f"GET {target} HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
+            assert answer(sock)[0] == (status or root), target
 
 
 def test_a_request_to_a_whole_url_is_served(running: Make) -> None:

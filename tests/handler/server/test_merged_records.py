@@ -176,7 +176,7 @@ async def connected(
 
 
 @WAYS
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(acts=ACTS, output=st.sampled_from(["jsonlines", "sse"]), merge=st.sampled_from(["true", "false"]))
 def test_whatever_comes_together_the_bytes_are_the_same(
     way: type[Connection], acts: list[Act], output: str, merge: str

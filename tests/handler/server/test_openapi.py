@@ -21,7 +21,6 @@ from ...kit.api.errors import LmiError
 from ...kit.api.handler import Access, Service, Workers, application, dialect_of
 from ...kit.api.options import typed_settings
 from ...kit.api.types import JSON, Dialect, OpenApi, ParsedRequest, Payload, Request, Response, Route, Settings
-from ...kit.installed import VERSION
 from ...kit.rows import each_row
 from ...kit.user_code.engine import ScriptedEngine
 
@@ -68,10 +67,6 @@ VARIANTS = [
     msgspec.structs.replace(SETTINGS, parameter_schema="trtllm"),
 ]
 NAMES = ["usual", "tgi_compat", "dynamic", "embed", "dialect", "trtllm"]
-
-
-def test_the_version_is_the_package_s() -> None:
-    assert document_of()["info"]["version"] == VERSION
 
 
 @each_row("settings", VARIANTS, ids=NAMES)

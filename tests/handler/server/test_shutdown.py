@@ -260,31 +260,3 @@ async def test_a_signal_while_code_of_the_users_loads(tmp_path: Path) -> None:
         with suppress(ProcessLookupError):
             process.kill()
         await process.wait()
-
-
-@pytest.mark.engine
-@pytest.mark.anyio
-async def test_while_the_engine_starts_a_signal_ends_it_at_once(demo_model: Path, tmp_path: Path) -> None:
-    directory = model_directory(demo_model, tmp_path / "model", {})
-    command = [*LMI, "serve", str(directory), "--port", "0"]
-    with (tmp_path / "log").open("w") as log:
-        process = await asyncio.create_subprocess_exec(*command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-    try:
-
-        async def begun_to() -> bool:
-            return bool(psutil.Process(process.pid).children())
-
-        await eventually(begun_to)
-        family = psutil.Process(process.pid).children(recursive=True)
-        process.terminate()
-        assert await asyncio.wait_for(process.wait(), 30) == 0
-
-        async def gone() -> bool:
-            return not alive(family)
-
-        await eventually(gone, 10)
-        assert "serving on" not in (tmp_path / "log").read_text()
-    finally:
-        with suppress(ProcessLookupError):
-            process.kill()
-        await process.wait()

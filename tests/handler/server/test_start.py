@@ -15,9 +15,9 @@ import httpx
 import pytest
 
 from ...kit.hosts.host import free_port
-from ...kit.hosts.local_server import until
 from ...kit.installed import LMI
 from ...kit.paths import USER_CODE
+from ...kit.waiting import until
 
 pytestmark = pytest.mark.processes
 
@@ -77,7 +77,7 @@ def begin(tmp_path: Path) -> Iterator[Begin]:
 
 def test_the_port_is_taken_before_the_engine_starts(begin: Begin) -> None:
     port = free_port()
-    serving = begin("--port", str(port))
+    serving = begin("--port", str(port), "--no-playground")
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", port), 10)
     began = time.monotonic()
@@ -96,11 +96,34 @@ def test_the_port_is_taken_before_the_engine_starts(begin: Begin) -> None:
     assert url == f"http://127.0.0.1:{port}"
     # Without a second try: what the line says is so.
     assert httpx.get(f"{url}/ping").json() == {"status": "Healthy"}
+    assert httpx.get(f"{url}/").status_code == 405
+    assert "in a browser" not in serving.log()
 
 
-def test_any_port_and_whom_it_answers(begin: Begin) -> None:
-    """It prints the port that it was given; on loopback it answers to loopback's names and to those it is told."""
-    url = begin("--port", "0", "--allowed-host", "model.example", "--allowed-origin", "https://app.example").url()
+def test_any_port_and_whom_it_answers(begin: Begin, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It prints the port that it was given; on loopback it answers to loopback's names and to those it is told.
+
+    The playground is opened by the browser that the environment names (Python's webbrowser), once there is a server.
+    """
+    browser, opened = tmp_path / "browser", tmp_path / "opened"
+    browser.write_text(f'#!/bin/sh\necho "$1" >> {opened}\n')
+    browser.chmod(0o755)
+    monkeypatch.setenv("BROWSER", f"{browser} %s")
+    serving = begin(
+        "--port", "0", "--open", "--allowed-host", "model.example", "--allowed-origin", "https://app.example"
+    )
+    assert not opened.exists()
+    url = serving.url()
+    until(opened.exists)
+    until(lambda: opened.read_text() == f"{url}/\n")
+    assert "<title>Playground</title>" in httpx.get(f"{url}/").text
+    said = serving.log().splitlines()
+    assert [line.partition(" for ")[0] for line in said if line.startswith("lmi: ")] == [
+        "lmi: starting the engine", f"lmi: serving on {url}",
+    ]  # fmt: skip
+    assert [line.split("  ")[1] for line in said[said.index(f"lmi: serving on {url}") + 1 :]][:4] == [
+        "in a browser", "in a terminal", "with curl", "Ctrl-C ends it",
+    ]  # fmt: skip
     with httpx.Client(base_url=url) as http:
         for host, status in {"model.example": 200, "localhost": 200, "rebound.example": 403}.items():
             assert http.get("/v1/models", headers={"Host": host}).status_code == status
@@ -109,25 +132,5 @@ def test_any_port_and_whom_it_answers(begin: Begin) -> None:
         assert http.get("/ping", headers={"Host": "rebound.example"}).status_code == 200
         for origin, status in {"https://app.example": 200, "https://other.example": 403}.items():
             assert http.get("/v1/models", headers={"Origin": origin}).status_code == status
-
-
-def test_the_playground_is_told_of_and_opened(begin: Begin, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By the browser that the environment names (Python's webbrowser); not before there is a server."""
-    browser, opened = tmp_path / "browser", tmp_path / "opened"
-    browser.write_text(f'#!/bin/sh\necho "$1" >> {opened}\n')
-    browser.chmod(0o755)
-    monkeypatch.setenv("BROWSER", f"{browser} %s")
-    serving = begin("--port", "0", "--open")
-    assert not opened.exists()
-    url = serving.url()
-    until(opened.exists)
-    until(lambda: opened.read_text() == f"{url}/\n")
-    assert re.search(rf"^  in a browser +{url}/$", serving.log(), re.MULTILINE)
-    assert "<title>Playground</title>" in httpx.get(f"{url}/").text
-
-
-def test_no_playground(begin: Begin) -> None:
-    serving = begin("--port", "0", "--no-playground")
-    url = serving.url()
-    assert httpx.get(f"{url}/").status_code == 405
-    assert "in a browser" not in serving.log()
+    serving.process.terminate()
+    assert serving.process.wait(30) == 0

@@ -1,10 +1,12 @@
-"""What web pages can do with a server on loopback: a real Chromium, to which other sites' names mean this machine."""
+"""What web pages can do with a server on loopback: a real Chromium, to which other sites' names mean this machine.
+
+And what its EventSource makes of /chat/sse.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +15,7 @@ from lmi.handler.server.access import Access, allowed_names, allowed_origins
 
 from ...kit.api.types import Delta, Finish, Started
 from ...kit.clients.browser import Browser, program
-from ...kit.hosts.local_server import Make, Running, serving
+from ...kit.hosts.local_server import Make, Running
 
 pytestmark = [
     pytest.mark.once,
@@ -52,12 +54,6 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
         tmp_path_factory.mktemp("browser"), flags=["--host-resolver-rules=MAP *.example 127.0.0.1"]
     ) as browser:
         yield browser
-
-
-@pytest.fixture
-def running(tmp_path: Path) -> Iterator[Make]:
-    with serving(tmp_path) as make:
-        yield make
 
 
 def started(running: Make, names: frozenset[str] | None) -> Running:
@@ -124,3 +120,53 @@ def test_a_page_of_our_own(page: Browser, running: Make, name: str) -> None:
 def ask(page: Browser) -> tuple[int, Any]:
     status, body = page.evaluate(ASK % json.dumps(json.dumps(BODY)))
     return status, body
+
+
+# After the minimal chat document, Client-Side Implementation for SSE.
+EVENTS = """
+new Promise((resolve) => {
+  const seen = {opened: 0, chunks: [], errors: [], ended: false};
+  const source = new EventSource("/chat/sse?request=" + encodeURIComponent(JSON.stringify(%s)));
+  const finish = () => {
+    source.close();
+    document.body.textContent = seen.chunks.map((chunk) => chunk.message.content).join("");
+    resolve({...seen, shown: document.body.textContent});
+  };
+  source.onopen = () => { seen.opened += 1; };
+  source.onmessage = (event) => {
+    if (event.data === "[END]") {
+      seen.ended = true;
+      finish();
+    } else {
+      seen.chunks.push(JSON.parse(event.data));
+    }
+  };
+  source.onerror = (event) => {
+    if (event instanceof MessageEvent) {
+      seen.errors.push(JSON.parse(event.data));
+    } else {
+      seen.errors.push("the connection was lost");
+      finish();
+    }
+  };
+})
+"""
+
+
+def test_an_event_source_reads_a_stream_to_its_end(page: Browser, running: Make) -> None:
+    """An error goes to its error handler, as the document has it."""
+    server = running()
+    texts = ["Grüße", " 🦊", "\n", "!"]
+    finish = Finish("eos", generated_tokens=4)
+    server.engine.submit_then = [Started(1), *(Delta(0, text) for text in texts), Delta(0, "", finish=finish)]
+    page.open(f"http://localhost:{server.port}/ping")
+    seen = page.evaluate(EVENTS % json.dumps(BODY))
+    assert (seen["errors"], seen["opened"], seen["ended"], seen["shown"]) == ([], 1, True, "".join(texts))
+    assert [chunk["index"] for chunk in seen["chunks"]] == list(range(len(seen["chunks"])))
+    assert len(seen["chunks"]) >= len(texts)
+    assert not any(chunk["done"] for chunk in seen["chunks"])
+    seen = page.evaluate(EVENTS % json.dumps({**BODY, "temperature": -1}))
+    (error,) = seen["errors"]
+    assert set(error) == {"message", "type", "code"}
+    assert "temperature" in error["message"]
+    assert (seen["chunks"], seen["opened"], seen["ended"]) == ([], 1, True)

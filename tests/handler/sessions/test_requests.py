@@ -21,7 +21,9 @@ from lmi.handler.sessions.requests import Sessions
 from ...kit.api.errors import OptionError, SessionError
 from ...kit.api.handler import Service, headers_of, started_service
 from ...kit.api.types import Delta, Finish, Request, Started
+from ...kit.rows import each_row
 from ...kit.user_code.engine import ScriptedEngine
+from ...kit.waiting import until
 
 HEADER = "x-amzn-sagemaker-session-id"
 NEW = {"requestType": "NEW_SESSION"}
@@ -59,10 +61,7 @@ class Place:
     def ask(self, body: object, session: str | None = None, **headers: str) -> Answered:
         given = headers if session is None else {**headers, HEADER: session}
         opened = self.service.open(Request(json.dumps(body).encode(), headers=given, request_id=str(uuid.uuid4())))
-        deadline = time.monotonic() + 30
-        while not opened.finished:
-            assert time.monotonic() < deadline
-            time.sleep(0.001)
+        until(lambda: opened.finished)
         return Answered(opened.call.reply.status, headers_of(opened.call.reply), opened.take_all())
 
     def new(self) -> str:
@@ -140,8 +139,8 @@ def failed(message: str) -> dict[str, Any]:
     return {"error": message, "code": 424}
 
 
-@pytest.mark.parametrize("dynamic", [False, True])
-@pytest.mark.parametrize(
+@each_row("dynamic", [False, True])
+@each_row(
     ("body", "session", "message"),
     [
         (CLOSE, None, "Failed to close session: invalid session_id: None"),
@@ -206,8 +205,7 @@ def test_a_custom_attribute_is_the_same(make: Make) -> None:
     place = make()
     attributes = {"X-Amzn-SageMaker-Session-Id": "abc", HEADER: "abc"}
     opened = place.service.open(Request(json.dumps(HELLO).encode(), attributes=attributes))
-    while not opened.finished:
-        time.sleep(0.001)
+    until(lambda: opened.finished)
     assert b"session not found: abc" in opened.take_all()
 
 
@@ -216,10 +214,7 @@ def test_a_request_that_is_refused_makes_none(make: Make) -> None:
     answer = place.ask({"inputs": ""}, "NEW_SESSION")
     assert answer.status == 424
     assert HEADER not in answer.headers
-    deadline = time.monotonic() + 30
-    while place.ids:
-        assert time.monotonic() < deadline
-        time.sleep(0.001)
+    until(lambda: not place.ids)
 
 
 def test_a_new_session_is_made_once_for_a_header_and_a_body(make: Make) -> None:
@@ -264,7 +259,7 @@ def test_another_dialects_error_is_in_its_form(make: Make) -> None:
     assert answer.json["error"]["code"] == "session_error"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("body", "session", "what"),
     [
         (NEW, None, "NEW_SESSION"),
@@ -299,8 +294,7 @@ def test_close_while_a_request_of_the_session_runs(make: Make) -> None:
     place.engine.submit_then = []
     body = json.dumps(HELLO).encode()
     running = place.service.open(Request(body, headers={HEADER: session}))
-    while not place.engine.sinks:
-        time.sleep(0.001)
+    until(lambda: place.engine.sinks)
     assert place.ask(CLOSE, session).status == 200
     place.engine.say(0, Started(1), Delta(0, "there", finish=END))
     assert running.take_all() == b'{"generated_text":"there"}'

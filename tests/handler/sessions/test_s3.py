@@ -25,6 +25,7 @@ from ...kit.api.errors import OptionError, SessionError
 from ...kit.api.handler import SessionStore as Store
 from ...kit.api.handler import started_service
 from ...kit.user_code.engine import ScriptedEngine
+from ...kit.waiting import until
 
 URL = "s3://bucket/some/place"
 
@@ -103,11 +104,12 @@ def bucket(tmp_path: Path) -> Path:
     return folder
 
 
-@pytest.fixture(params=["s5cmd", "boto3"])
+@pytest.fixture
 def tool(request: pytest.FixtureRequest, bucket: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """One of both is there."""
+    """One of both is there, which a test may choose."""
+    name: str = getattr(request, "param", "boto3")
     monkeypatch.setattr(s3, "CONTAINERS", str(tmp_path / "missing"))
-    if request.param == "s5cmd":
+    if name == "s5cmd":
         folder = tmp_path / "bin"
         folder.mkdir()
         command = folder / "s5cmd"
@@ -120,7 +122,10 @@ def tool(request: pytest.FixtureRequest, bucket: Path, tmp_path: Path, monkeypat
         module.client = Bucket(bucket).client
         module.__spec__ = object()
         monkeypatch.setitem(sys.modules, "boto3", module)
-    return str(request.param)
+    return name
+
+
+BOTH = pytest.mark.parametrize("tool", ["s5cmd", "boto3"], indirect=True)
 
 
 Make = Callable[[str], Store]
@@ -132,10 +137,12 @@ def make(tmp_path: Path) -> Make:
     return lambda name: Store(tmp_path / name, lifetime=1200, max_number=10, max_bytes=10_000)
 
 
+@BOTH
 def test_the_tool_that_is_there(tool: str) -> None:
     assert isinstance(copier(), S5cmd if tool == "s5cmd" else Boto3)
 
 
+@BOTH
 def test_sessions_go_there_and_come_back(tool: str, bucket: Path, make: Make) -> None:
     first = make("first")
     Copy(first, URL, copier()).restore()
@@ -321,10 +328,7 @@ def test_it_is_copied_while_it_runs(make: Make, monkeypatch: pytest.MonkeyPatch)
     copy.restore()
     copy.start()
     session = store.create()
-    deadline = time.monotonic() + 30
-    while not by.sent:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    until(lambda: by.sent)
     assert by.sent[0] == {f"{session.id}/.session"}
     copy.stop()
 
@@ -359,6 +363,7 @@ def test_what_has_expired_or_is_none_is_not_restored(tool: str, bucket: Path, ma
     assert not [path for path in second.folder.iterdir() if path.is_dir()]
 
 
+@BOTH
 def test_a_failure_is_logged_and_nothing_else(
     tool: str, bucket: Path, make: Make, caplog: pytest.LogCaptureFixture
 ) -> None:

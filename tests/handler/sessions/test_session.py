@@ -15,6 +15,7 @@ from lmi.handler.sessions.session import StoredSession
 
 from ...kit.api.errors import SessionError
 from ...kit.api.handler import SessionStore as Store
+from ...kit.rows import each_row
 
 read: Callable[[Path], Any] = vars(session_module)["read"]
 
@@ -54,7 +55,7 @@ VALUES: list[Any] = [
 ]
 
 
-@pytest.mark.parametrize("value", VALUES, ids=repr)
+@each_row("value", VALUES, ids=repr)
 def test_a_value_comes_back(store: Store, session: StoredSession, value: Any) -> None:
     session.put("key", value)
     found = again(store, session).get("key", "nothing")
@@ -75,7 +76,7 @@ def test_bytes_may_be_any_buffer_and_json_has_lists_only(session: StoredSession)
     assert session.get("keys") == {"1": "a"}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("value", "said"),
     [
         (object(), "got a object"),
@@ -124,7 +125,7 @@ CHANGES = [
 """The kind of a value, and what it becomes before the reader looks at which file."""
 
 
-@pytest.mark.parametrize(("first", "changes"), CHANGES)
+@each_row(("first", "changes"), CHANGES)
 def test_a_value_that_changes_its_kind_is_never_missed(
     store: Store, session: StoredSession, first: str, changes: list[tuple[int, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -170,7 +171,7 @@ def test_a_key_is_a_file_of_the_session_whatever_it_says(store: Store, session: 
     assert {path.name for path in store.folder.iterdir()} == {".ledger", session.id}
 
 
-@pytest.mark.parametrize("key", ["", "a\x00b", "a\nb", "x" * 201, "ü" * 101, "\ud800", 5, None])
+@each_row("key", ["", "a\x00b", "a\nb", "x" * 201, "ü" * 101, "\ud800", 5, None])
 def test_other_keys_are_refused(session: StoredSession, key: Any) -> None:
     for use in (lambda: session.put(key, 1), lambda: session.get(key), lambda: session.remove(key)):
         with pytest.raises(SessionError, match="session: key: expected 1 to 200 bytes of text that prints"):

@@ -19,7 +19,9 @@ import pytest
 from ...kit.api.errors import SessionError, TimeLimitError
 from ...kit.api.handler import Exchange, Service, SessionStore, started_service
 from ...kit.api.types import Delta, EngineEvent, Finish, Request, Started
+from ...kit.rows import each_row
 from ...kit.user_code.engine import ScriptedEngine
+from ...kit.waiting import until
 
 HEADER = "x-amzn-sagemaker-session-id"
 NEW = {"requestType": "NEW_SESSION"}
@@ -73,13 +75,6 @@ class Place:
         return {(status, outcome): count for (_, status, outcome), count in self.service.metrics.requests.items()}
 
 
-def until(true: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + WAIT
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.002)
-
-
 @contextlib.contextmanager
 def held(path: Path) -> Iterator[None]:
     """The lock of a file, had by somebody else."""
@@ -121,21 +116,22 @@ WAITING: list[tuple[dict[str, Any], str, str, dict[str, str], int]] = [
 ]
 
 
-@pytest.mark.parametrize(("body", "session", "path", "options", "status"), WAITING, ids=range(len(WAITING)))
+@each_row(("body", "session", "path", "options", "status"), WAITING, ids=range(len(WAITING)))
 def test_the_time_of_a_request_that_waits_for_the_lock(
     make: Make, body: dict[str, Any], session: str, path: str, options: dict[str, str], status: int
 ) -> None:
-    place = make(request_timeout="1.5", **options)
+    place = make(request_timeout="50", **options)
     named = session or place.session
     with held(place.folder / ".ledger"):
         waiting = [place.open(body, named, path) for _ in range(SEVERAL)]
         assert place.service.admission.open == SEVERAL
+        place.service.admission.sweep(time.monotonic() + 51)
         until(lambda: all(exchange.finished for exchange in waiting))
         for exchange in waiting:
             assert isinstance(exchange.failure, TimeLimitError)
             assert exchange.call.reply.status == status
             (record,) = exchange.records
-            assert b"the request took longer than 1.5 seconds (option.request_timeout)" in record
+            assert b"the request took longer than 50 seconds (option.request_timeout)" in record
         assert (place.service.admission.open, place.service.metrics.in_flight) == (0, 0)
         assert place.outcomes == {(200, "ok"): 1, (status, "failed"): SEVERAL}
     # Those that were left say nothing more. Those that were to close the session may have got the lock since.
@@ -147,7 +143,7 @@ def test_the_time_of_a_request_that_waits_for_the_lock(
     assert place.outcomes[status, "failed"] == SEVERAL
 
 
-@pytest.mark.parametrize(("body", "session"), [(NEW, "none"), (HELLO, "NEW_SESSION"), (LARGE, "NEW_SESSION")])
+@each_row(("body", "session"), [(NEW, "none"), (HELLO, "NEW_SESSION"), (LARGE, "NEW_SESSION")])
 def test_a_client_that_leaves_while_its_request_waits_for_the_lock(
     make: Make, body: dict[str, Any], session: str
 ) -> None:
@@ -208,14 +204,17 @@ def test_a_file_that_cannot_be_read_holds_up_its_own_request(
     make: Make, body: dict[str, Any], options: dict[str, str]
 ) -> None:
     """To open a pipe that nobody writes to takes as long as a file server that is gone."""
-    place = make(request_timeout="1.5", user_code_threads="1", **options)
+    place = make(request_timeout="50", user_code_threads="1", **options)
     path = place.folder / place.session / ".session"
     said = path.read_text()
     path.unlink()
     os.mkfifo(path)
     try:
         waiting = place.open(body, place.session)
-        until(lambda: waiting.finished)
+        # Until it waits there.
+        time.sleep(0.05)
+        place.service.admission.sweep(time.monotonic() + 51)
+        assert waiting.finished
         assert isinstance(waiting.failure, TimeLimitError)
         assert (place.service.admission.open, place.service.metrics.in_flight) == (0, 0)
         # In one of its own, or in none.

@@ -277,6 +277,7 @@ async def test_the_engine_tells_how_busy_it_is(server: Server) -> None:
             return now["lmi_sequences_running", ()] == 2 and 1 <= waiting <= 10 and 0 < usage <= 1
 
         await eventually(full)
+        assert (await scrape(server))["lmi_engine_process_resident_memory_bytes", ()] > 1 << 20
         assert 1 <= (await scrape(server))["lmi_requests_in_flight", ()] <= 12
         for task in asking:
             task.cancel()
@@ -300,42 +301,11 @@ async def idle(server: Server) -> bool:
 
 
 @pytest.mark.engine
-@pytest.mark.anyio
-async def test_counts_of_each_dialect(server: Server) -> None:
-    async with client(server) as http, httpx.AsyncClient(base_url=server.url) as plain:
-        before = await scrape(server)
-        await http.stream({"inputs": ASKED.prompt, "stream": True})
-        await http.post({"inputs": ASKED.prompt})
-        await http.post({"inputs": 5})
-        chat = {"messages": [{"role": "user", "content": ASKED.prompt}]}
-        whole = (await plain.post("/v1/chat/completions", json=chat)).json()
-        after = await scrape(server)
-    changed = {key: after[key] - before.get(key, 0) for key in after if key[0] == "lmi_requests_total"}
-    told = {tuple(value for _, value in labels): count for (_, labels), count in changed.items() if count}
-    assert told == {("lmi", "ok", "200"): 2, ("lmi", "refused", "424"): 1, ("openai", "ok", "200"): 1}
-    errors = ("lmi_errors_total", (("code", "invalid_payload"),))
-    assert after[errors] - before.get(errors, 0) == 1
-    grown = {
-        name: after[name, ()] - before[name, ()]
-        for name in ("lmi_time_to_first_token_seconds_count", "lmi_request_duration_seconds_count")
-    }
-    assert grown == {"lmi_time_to_first_token_seconds_count": 1, "lmi_request_duration_seconds_count": 3}
-    tokens = after["lmi_generated_tokens_total", ()] - before["lmi_generated_tokens_total", ()]
-    assert tokens > whole["usage"]["completion_tokens"] > 3
-    inter_token = "lmi_inter_token_latency_seconds_count"
-    assert after[inter_token, ()] - before[inter_token, ()] > 3
-    assert after["lmi_engine_process_resident_memory_bytes", ()] > 1 << 20
-
-
-@pytest.mark.engine
-@pytest.mark.parametrize("accept", ["text/plain", "application/openmetrics-text"])
-def test_one_scrape_has_vllms_and_ours(server: Server, accept: str) -> None:
+def test_one_scrape_has_vllms_and_ours(server: Server) -> None:
     asked = httpx.post(f"{server.url}/invocations", json={"inputs": ASKED.prompt}, timeout=60)
     assert asked.status_code == 200
-    text = httpx.get(f"{server.url}/metrics", headers={"accept": accept}).text
-    assert text.count("# EOF") == (accept != "text/plain")
-    read = openmetrics if accept != "text/plain" else text_string_to_metric_families
-    names = [family.name for family in read(text)]
+    text = httpx.get(f"{server.url}/metrics", headers={"accept": "application/openmetrics-text"}).text
+    names = [family.name for family in openmetrics(text)]  # type: ignore[no-untyped-call]
     assert len(names) == len(set(names))
     assert {"lmi_requests", "lmi_engine_up", "vllm:generation_tokens", "vllm:num_requests_running"} <= {*names}
 

@@ -6,7 +6,6 @@ import json
 import logging
 import re
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,9 @@ from ...kit.api.types import Delta, Failed, Finish, Request, Started
 from ...kit.djl import hosting
 from ...kit.hosts.host import Host, client, eventually, model_directory, start
 from ...kit.logs import HOSTS_WORDS, MARK, Caught
+from ...kit.rows import each_row
 from ...kit.user_code.engine import ScriptedEngine
+from ...kit.waiting import until
 
 pytestmark = pytest.mark.once
 
@@ -38,14 +39,12 @@ def _as_before() -> Iterator[None]:
 UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
-@pytest.mark.parametrize("given", ["a", "Root=1-67891233-abcdef012345678912345678", "x" * 128, "2f/ab+c=:~@,;"])
+@each_row("given", ["a", "Root=1-67891233-abcdef012345678912345678", "x" * 128, "2f/ab+c=:~@,;"])
 def test_an_id_that_is_taken(given: str) -> None:
     assert request_id_of(given) == given
 
 
-@pytest.mark.parametrize(
-    "given", [None, "", "x" * 129, "a b", "a\nb", "a\r\nset-cookie: b", "é", "[METRICS]", '"', "\x00"]
-)
+@each_row("given", [None, "", "x" * 129, "a b", "a\nb", "a\r\nset-cookie: b", "é", "[METRICS]", '"', "\x00"])
 def test_an_id_that_is_made(given: str | None) -> None:
     assert UUID.fullmatch(request_id_of(given))
 
@@ -181,22 +180,13 @@ def test_what_code_of_the_user_s_raises(log_of: LogOf, tmp_path: Path) -> None:
     service, engine, caught = log_of(content_filter="raising_guard:judge")
     opened = ask(service, SAID, "r-1")
     assert isinstance(opened, Exchange)
-    wait_for(lambda: engine.generations)
+    until(lambda: engine.generations)
     engine.say(0, Started(5), Delta(0, MARK))
-    wait_for(lambda: opened.finished)
+    until(lambda: opened.finished)
     assert MARK not in caught.text
     assert "request r-1: content filter raising_guard:judge failed" in caught.text
     assert "in judge" in caught.text
     assert "request r-1 failed: user_code_failed" in caught.text
-
-
-def wait_for(condition: Callable[[], Any]) -> None:
-    pause = threading.Event()
-    for _ in range(20_000):
-        if condition():
-            return
-        pause.wait(0.001)
-    raise AssertionError
 
 
 # The real engine behind real hosts.

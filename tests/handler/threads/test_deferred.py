@@ -7,7 +7,7 @@ import json
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any
 
@@ -35,9 +35,10 @@ from ...kit.api.handler import (
 from ...kit.api.options import make_settings
 from ...kit.api.types import CallDelta, Delta, EngineEvent, Failed, Finish, ParsedRequest, Request, Response, Started
 from ...kit.paths import USER_CODE
+from ...kit.rows import each_row
 from ...kit.user_code.engine import ScriptedEngine
-from ...kit.user_code.modules import forget
-from ...kit.user_code.service import HI, ScriptedService
+from ...kit.user_code.service import HI, MakeScripted, ScriptedService
+from ...kit.waiting import until
 
 TIMEOUT = 30.0
 """Seconds that a test waits for another thread before it fails."""
@@ -58,56 +59,10 @@ def judge(text, stage):
 """
 
 
-class Place(ScriptedService):
-    """Its news can be waited for."""
-
-    def __init__(self, folder: Path, files: dict[str, str], options: dict[str, str]) -> None:
-        super().__init__(folder, files, options)
-        self.news = threading.Event()
-        self.service.listen(self.news.set)
-
-    def wait(self, condition: Callable[[], Any]) -> None:
-        """Until the condition holds, looked at whenever hosts would be woken."""
-        for _ in range(100_000):
-            if condition():
-                return
-            assert self.news.wait(TIMEOUT)
-            self.news.clear()
-        raise AssertionError
-
-    def until(self, condition: Callable[[], Any]) -> None:
-        """The same for what no host is woken for."""
-        pause = threading.Event()
-        for _ in range(int(TIMEOUT * 1000)):
-            if condition():
-                return
-            pause.wait(0.001)
-        raise AssertionError
-
-    def submitted(self, count: int) -> None:
-        """Until so many generations have been submitted."""
-        self.until(lambda: len(self.engine.generations) >= count)
-
-
 @pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Place]]:
-    """Makes places; the modules of the user's are forgotten afterwards."""
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    places: list[Place] = []
-
-    def make(files: dict[str, str], **options: str) -> Place:
-        places.append(Place(tmp_path, files, options))
-        return places[-1]
-
-    yield make
-    for one in places:
-        one.service.close()
-    forget(tmp_path)
-
-
-def guarded(place: Callable[..., Place]) -> tuple[Place, Any]:
-    made = place({"guard.py": GUARD}, content_filter="guard:judge")
-    return made, sys.modules["guard"]
+def guarded(scripted: MakeScripted) -> tuple[ScriptedService, Any]:
+    """One whose filter waits where it is to, and that filter's module."""
+    return scripted({"guard.py": GUARD}, content_filter="guard:judge"), sys.modules["guard"]
 
 
 def delta(text: str, finish: Finish | None = None, **more: Any) -> Delta:
@@ -117,105 +72,77 @@ def delta(text: str, finish: Finish | None = None, **more: Any) -> Delta:
 END = Finish("eos", generated_tokens=3)
 
 
-def test_open_returns_while_the_filter_is_at_it(place: Callable[..., Place]) -> None:
-    made, guard = guarded(place)
+def test_open_returns_while_the_filter_is_at_it(guarded: tuple[ScriptedService, Any]) -> None:
+    made, guard = guarded
     slow = made.open(b'{"inputs": "slow"}')
     assert guard.began.wait(TIMEOUT)
     other = made.open()
-    made.submitted(1)
-    made.engine.say(0, Started(1), delta("Hello", END))
-    made.wait(lambda: other.finished)
+    made.say(0, Started(1), delta("Hello", END))
+    until(lambda: other.finished)
     assert other.records[0] == b'{"generated_text":"Hello"}'
     assert not slow.finished
     assert len(made.engine.generations) == 1
     guard.go.set()
-    made.submitted(2)
-    made.engine.say(1, Started(1), delta("there", END))
-    made.wait(lambda: slow.finished)
+    made.say(1, Started(1), delta("there", END))
+    until(lambda: slow.finished)
     assert slow.records[0] == b'{"generated_text":"there"}'
 
 
-def test_what_is_judged_is_counted_once(place: Callable[..., Place]) -> None:
-    made, _ = guarded(place)
+def test_what_is_judged_is_counted_once(guarded: tuple[ScriptedService, Any]) -> None:
+    made, _ = guarded
     exchange = made.open()
-    made.submitted(1)
-    made.engine.say(0, Started(4), delta("Hello", END))
-    made.wait(lambda: exchange.finished)
+    made.say(0, Started(4), delta("Hello", END))
+    until(lambda: exchange.finished)
     metrics = made.service.metrics
     assert (metrics.prompt_tokens, metrics.generated_tokens) == (4, 3)
 
 
-def test_events_that_come_while_the_filter_is_at_it_are_judged_together(place: Callable[..., Place]) -> None:
-    made, guard = guarded(place)
+def test_events_that_come_while_the_filter_is_at_it_are_judged_together(guarded: tuple[ScriptedService, Any]) -> None:
+    made, guard = guarded
     exchange = made.open()
-    made.submitted(1)
-    made.engine.say(0, delta("slow "))
+    made.say(0, delta("slow "))
     assert guard.began.wait(TIMEOUT)
     for word in ("and ", "steady ", "wins"):
         made.engine.say(0, delta(word))
     made.engine.say(0, delta(".", END))
     guard.go.set()
-    made.wait(lambda: exchange.finished)
+    until(lambda: exchange.finished)
     assert guard.calls == [("prompt", "Hi"), ("text", "slow "), ("text", "slow and steady wins.")]
     assert exchange.records[0] == b'{"generated_text":"slow and steady wins."}'
 
 
-def test_the_death_of_the_engine_while_the_filter_is_at_it(place: Callable[..., Place]) -> None:
-    made, guard = guarded(place)
+def test_the_death_of_the_engine_while_the_filter_is_at_it(guarded: tuple[ScriptedService, Any]) -> None:
+    made, guard = guarded
     exchange = made.open()
-    made.submitted(1)
-    made.engine.say(0, delta("slow"))
+    made.say(0, delta("slow"))
     assert guard.began.wait(TIMEOUT)
     made.engine.say(0, Failed("UnavailableError", "the engine died"))
     assert not exchange.finished
     guard.go.set()
-    made.wait(lambda: exchange.finished)
+    until(lambda: exchange.finished)
     assert exchange.failure is not None
     assert exchange.failure.message == "the engine died"
 
 
-@pytest.mark.parametrize("when", ["prompt", "text"])
-def test_an_abort_while_the_filter_is_at_it_ends_the_generation(place: Callable[..., Place], when: str) -> None:
-    made = place({"guard.py": GUARD}, content_filter="guard:judge", user_code_threads="1")
-    guard: Any = sys.modules["guard"]
-    exchange = made.open(b'{"inputs": "slow"}' if when == "prompt" else b'{"inputs": "Hi"}')
-    if when == "text":
-        made.submitted(1)
-        made.engine.say(0, delta("slow"))
-    assert guard.began.wait(TIMEOUT)
-    exchange.abort()
-    # There is one thread: once another request has been served, that one has been done with.
-    other = made.open()
-    guard.go.set()
-    made.submitted(1 if when == "prompt" else 2)
-    made.engine.say(len(made.engine.generations) - 1, delta("Hello", END))
-    made.wait(lambda: other.finished)
-    assert made.engine.aborted == ([] if when == "prompt" else [0])
-    assert made.engine.running == 0
-    assert not exchange.records
-
-
-def test_flagged_text_ends_its_generation_and_what_comes_later_is_nothing(place: Callable[..., Place]) -> None:
-    made, guard = guarded(place)
+def test_flagged_text_ends_its_generation_and_what_comes_later_is_nothing(guarded: tuple[ScriptedService, Any]) -> None:
+    made, guard = guarded
     exchange = made.open(b'{"inputs": "Hi", "parameters": {"details": true}}')
-    made.submitted(1)
-    made.engine.say(0, Started(1), delta("go "))
-    made.wait(lambda: ("text", "go ") in guard.calls)
+    made.say(0, Started(1), delta("go "))
+    until(lambda: ("text", "go ") in guard.calls)
     made.engine.say(0, delta("stop"))
-    made.wait(lambda: exchange.finished)
+    until(lambda: exchange.finished)
     assert made.engine.aborted == [0]
     (record,) = exchange.records
     assert b'"generated_text":"go "' in record
     assert b'"finish_reason":"content_filter"' in record
 
 
-def test_rolling_batch_does_not_wait_for_the_filter(place: Callable[..., Place]) -> None:
-    made, guard = guarded(place)
+def test_rolling_batch_does_not_wait_for_the_filter(guarded: tuple[ScriptedService, Any]) -> None:
+    made, guard = guarded
     batch = RollingBatch(made.service)
     frames = batch.step([Request(b'{"inputs": "slow"}'), Request(b'{"inputs": "Hi"}')])
     assert frames == [NOTHING, NOTHING]
-    made.submitted(1)
-    made.engine.say(0, delta("Hello", END))
+    made.say(0, delta("Hello", END))
     done = NOTHING
     while done is NOTHING:
         slow, done = batch.step([None, None])
@@ -226,38 +153,11 @@ def test_rolling_batch_does_not_wait_for_the_filter(place: Callable[..., Place])
     # A reset forgets the request, and its generation does not stay behind.
     made.submitted(2)
     assert batch.step([], reset=True) == []
-    made.until(lambda: made.engine.aborted == [1])
+    until(lambda: made.engine.aborted == [1])
 
 
-def test_async_mode_goes_on_while_the_filter_is_at_it(place: Callable[..., Place]) -> None:
-    made, guard = guarded(place)
-
-    async def run() -> None:
-        courier = AsyncBatcher(made.service)
-
-        async def answer(body: bytes) -> bytes:
-            carried = b""
-            async for message in courier.messages(Request(body), "request"):
-                carried += message
-                courier.sent()
-            return carried
-
-        slow = asyncio.create_task(answer(b'{"inputs": "slow"}'))
-        other = asyncio.create_task(answer(b'{"inputs": "Hi"}'))
-        await asyncio.to_thread(made.submitted, 1)
-        made.engine.say(0, delta("Hello", END))
-        assert b'{"generated_text":"Hello"}' in await other
-        assert not slow.done()
-        guard.go.set()
-        await asyncio.to_thread(made.submitted, 2)
-        made.engine.say(1, delta("there", END))
-        assert b'{"generated_text":"there"}' in await slow
-
-    asyncio.run(run())
-
-
-def test_dynamic_batch_waits_for_all_of_its_batch(place: Callable[..., Place]) -> None:
-    made = place({"guard.py": GUARD}, content_filter="guard:judge", rolling_batch="disable")
+def test_dynamic_batch_waits_for_all_of_its_batch(scripted: MakeScripted) -> None:
+    made = scripted({"guard.py": GUARD}, content_filter="guard:judge", rolling_batch="disable")
     batch = PlainBatch(made.service)
     bodies = [b'{"inputs": "Hi"}', b'{"inputs": "wrong"}', b'{"inputs": "stop"}']
     answers = made.service.run_user_code(lambda: batch.answers([Request(body) for body in bodies]))
@@ -276,32 +176,17 @@ def test_dynamic_batch_waits_for_all_of_its_batch(place: Callable[..., Place]) -
     assert min(wrong.status, flagged.status) >= 400
 
 
-def test_more_slow_requests_than_threads_wait_for_each_other_only(place: Callable[..., Place]) -> None:
-    made = place({"guard.py": GUARD}, content_filter="guard:judge", user_code_threads="1")
-    guard: Any = sys.modules["guard"]
-    slow = made.open(b'{"inputs": "slow"}')
-    assert guard.began.wait(TIMEOUT)
-    queued = made.open()
-    assert not made.engine.generations
-    guard.go.set()
-    made.submitted(2)
-    made.engine.say(0, delta("a", END))
-    made.engine.say(1, delta("b", END))
-    made.wait(lambda: slow.finished and queued.finished)
-    assert [slow.records[0], queued.records[0]] == [b'{"generated_text":"a"}', b'{"generated_text":"b"}']
-
-
-def test_without_code_of_the_users_requests_are_served_as_ever(place: Callable[..., Place]) -> None:
-    made = place({})
+def test_without_code_of_the_users_requests_are_served_as_ever(scripted: MakeScripted) -> None:
+    made = scripted({})
     exchange = made.open()
     assert type(exchange) is Exchange
     made.engine.say(0, delta("Hello", END))
     assert exchange.finished
 
 
-def test_own_dialects_take_only_the_finding_apart(place: Callable[..., Place]) -> None:
+def test_own_dialects_take_only_the_finding_apart(scripted: MakeScripted) -> None:
     toy = (USER_CODE / "toy.py").read_text()
-    made = place({"toy_threads.py": toy}, output_formatter="toy_threads:Toy")
+    made = scripted({"toy_threads.py": toy}, output_formatter="toy_threads:Toy")
     named = made.service.open(Request(b'{"inputs": "Hi"}', attributes={"dialect": "lmi"}))
     assert type(named) is Exchange
     found = made.open()
@@ -312,9 +197,8 @@ def test_own_dialects_take_only_the_finding_apart(place: Callable[..., Place]) -
     assert found.finished
     assert found.records[0] == b'{"generated_text":"Hello"}'
     own = made.open(b'{"say": "Hi"}')
-    made.submitted(3)
-    made.engine.say(2, delta("Hello", END))
-    made.wait(lambda: own.finished)
+    made.say(2, delta("Hello", END))
+    until(lambda: own.finished)
     assert own.records[0] == b'{"said": "Hello"}'
     assert own.call.reply.headers == {"x-toy": "yes"}
 
@@ -328,9 +212,9 @@ def slow(payload):
 
 
 @pytest.mark.parametrize("host", ["async", "server"])
-def test_a_host_is_woken_for_what_no_engine_takes(place: Callable[..., Place], host: str) -> None:
+def test_a_host_is_woken_for_what_no_engine_takes(scripted: MakeScripted, host: str) -> None:
     """The engine makes no step that would do so; the formatter is slow enough for the host to wait already."""
-    made = place({"slowly.py": SLOW}, input_formatter="slowly:slow")
+    made = scripted({"slowly.py": SLOW}, input_formatter="slowly:slow")
     made.engine.down = "the engine is being rebuilt"
 
     async def answer() -> bytes:
@@ -347,8 +231,8 @@ def test_a_host_is_woken_for_what_no_engine_takes(place: Callable[..., Place], h
     assert b"the engine is being rebuilt" in asyncio.run(asyncio.wait_for(answer(), TIMEOUT))
 
 
-def test_the_local_server_keeps_nothing_of_what_no_engine_takes(place: Callable[..., Place]) -> None:
-    made = place({})
+def test_the_local_server_keeps_nothing_of_what_no_engine_takes(scripted: MakeScripted) -> None:
+    made = scripted({})
     made.engine.down = "the engine is given up"
 
     async def run() -> None:
@@ -439,12 +323,14 @@ BROKEN: list[tuple[dict[str, str], dict[str, str], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("files", "options", "said"), BROKEN, ids=lambda value: str(value)[:30])
+@each_row(("files", "options", "said"), BROKEN)
 def test_what_cannot_be_loaded_fails_the_start(
-    place: Callable[..., Place], files: dict[str, str], options: dict[str, str], said: str
+    scripted: MakeScripted, tmp_path: Path, files: dict[str, str], options: dict[str, str], said: str
 ) -> None:
+    for file in tmp_path.glob("*.py"):
+        file.unlink()
     with pytest.raises(OptionError) as caught:
-        place(files, **options)
+        scripted(files, **options)
     assert said in caught.value.message
 
 
@@ -481,7 +367,7 @@ def broken_stream() -> Relayed:
     return Relayed(ParsedRequest((), RelayedReply(), stream=True), records())
 
 
-def deferred(made: Place, prepare: Callable[[], Any]) -> Deferred:
+def deferred(made: ScriptedService, prepare: Callable[[], Any]) -> Deferred:
     """An exchange that a thread prepares so, not begun."""
     service = made.service
     assert service.extensions is not None
@@ -493,7 +379,7 @@ def deferred(made: Place, prepare: Callable[[], Any]) -> Deferred:
         service.admission,
         service.extensions.workers,
         meter=meter,
-        notify=made.news.set,
+        notify=lambda: None,
     )
     meter.admit()
     service.admission.admit(exchange)
@@ -510,26 +396,26 @@ class Counted(deque[bytes]):
         return self
 
 
-def relayed(made: Place, record: bytes, count: int) -> Exchange:
+def relayed(made: ScriptedService, record: bytes, count: int) -> Exchange:
     """One that user code streams so many records for, which wait when it has ended."""
     call = ParsedRequest((), RelayedReply(), stream=True)
     exchange = deferred(made, lambda: Relayed(call, (record for _ in range(count))))
     exchange.records = Counted()
     exchange.begin()
-    made.wait(lambda: exchange.finished)
+    until(lambda: exchange.finished)
     return exchange
 
 
-def test_to_relay_many_records_that_wait_looks_at_each_a_few_times(place: Callable[..., Place]) -> None:
-    records = relayed(place({}), b"x", 5000).records
+def test_to_relay_many_records_that_wait_looks_at_each_a_few_times(scripted: MakeScripted) -> None:
+    records = relayed(scripted({}), b"x", 5000).records
     assert len(records) == 5000
     assert isinstance(records, Counted)
     assert 0 < records.looked_at < 3 * 5000
 
 
 @pytest.mark.parametrize("more", [0, -1])
-def test_relayed_and_unread(place: Callable[..., Place], more: int) -> None:
-    made = place({}, max_unsent_bytes=str(5000 + more))
+def test_relayed_and_unread(scripted: MakeScripted, more: int) -> None:
+    made = scripted({}, max_unsent_bytes=str(5000 + more))
     exchange = relayed(made, b"x" * 50, 101 - 16 * more)
     assert (exchange.failure is not None) == (more < 0)
 
@@ -538,13 +424,13 @@ def test_relayed_and_unread(place: Callable[..., Place], more: int) -> None:
     ("prepare", "begun"), [(broken, b""), (broken_stream, b"a")], ids=["nothing sent", "a stream that has begun"]
 )
 def test_whatever_fails_on_its_thread_ends_the_request(
-    place: Callable[..., Place], prepare: Callable[[], Any], begun: bytes
+    scripted: MakeScripted, prepare: Callable[[], Any], begun: bytes
 ) -> None:
-    made = place({})
+    made = scripted({})
     service = made.service
     exchange = deferred(made, prepare)
     exchange.begin()
-    made.wait(lambda: exchange.finished)
+    until(lambda: exchange.finished)
     said = "the request failed: TypeError"
     assert exchange.failure is not None
     assert exchange.failure.message == said
@@ -553,31 +439,24 @@ def test_whatever_fails_on_its_thread_ends_the_request(
     assert service.admission.open == 0
 
 
-def test_a_dialect_may_not_take_a_name_that_is_taken(place: Callable[..., Place]) -> None:
+def test_a_dialect_may_not_take_a_name_that_is_taken(scripted: MakeScripted) -> None:
     toy = (USER_CODE / "toy.py").read_text().replace('NAME = "toy"', 'NAME = "lmi"')
     with pytest.raises(OptionError, match="there is a dialect named lmi already"):
-        place({"thief.py": toy}, output_formatter="thief:Toy")
+        scripted({"thief.py": toy}, output_formatter="thief:Toy")
 
 
-def test_an_entry_point_registers_a_dialect(place: Callable[..., Place], tmp_path: Path) -> None:
+def test_an_entry_point_registers_a_dialect(scripted: MakeScripted, tmp_path: Path) -> None:
+    """One that cannot be loaded fails the start."""
     package = tmp_path / "toy-1.0.dist-info"
     package.mkdir()
     (package / "METADATA").write_text("Metadata-Version: 2.1\nName: toy\nVersion: 1.0\n")
     (package / "entry_points.txt").write_text("[lmi.dialects]\ntoy = toy_installed:Toy\n")
     toy = (USER_CODE / "toy.py").read_text()
-    made = place({"toy_installed.py": toy}, dialect="toy")
+    with pytest.raises(OptionError, match=r"entry point toy = toy_installed:Toy of lmi.dialects: ModuleNotFoundError"):
+        scripted()
+    made = scripted({"toy_installed.py": toy}, dialect="toy")
     assert [dialect.name for dialect in made.service.dialects] == ["toy"]
-    exchange = made.open(b'{"say": "Hi"}')
-    made.submitted(1)
-    made.engine.say(0, delta("Hello", END))
-    made.wait(lambda: exchange.finished)
+    exchange = made.open({"say": "Hi"})
+    made.say(0, delta("Hello", END))
+    until(lambda: exchange.finished)
     assert exchange.records[0] == b'{"said": "Hello"}'
-
-
-def test_an_entry_point_that_cannot_be_loaded_fails_the_start(place: Callable[..., Place], tmp_path: Path) -> None:
-    package = tmp_path / "toy-1.0.dist-info"
-    package.mkdir()
-    (package / "METADATA").write_text("Metadata-Version: 2.1\nName: toy\nVersion: 1.0\n")
-    (package / "entry_points.txt").write_text("[lmi.dialects]\ntoy = toy_missing:Toy\n")
-    with pytest.raises(OptionError, match=r"entry point toy = toy_missing:Toy of lmi.dialects: ModuleNotFoundError"):
-        place({})

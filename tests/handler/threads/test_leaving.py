@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ...kit.api.handler import AsyncBatcher, AsyncService, RollingBatch, Service
 from ...kit.api.types import Request
-from ...kit.user_code.modules import forget
-from ...kit.user_code.service import HI, ScriptedService
+from ...kit.user_code.service import HI, MakeScripted
+from ...kit.waiting import until, until_async
 
 WAITS = """
 import asyncio
@@ -35,18 +33,6 @@ def calls() -> list[str]:
     return known
 
 
-def until(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < deadline, calls()
-        time.sleep(0.005)
-
-
-async def until_called() -> None:
-    while not calls():  # noqa: ASYNC110 - user code runs on a thread
-        await asyncio.sleep(0.005)
-
-
 def rolling(service: Service) -> None:
     """Java has forgotten all."""
     batch = RollingBatch(service)
@@ -62,7 +48,7 @@ def asynchronous(service: Service) -> None:
         batcher = AsyncBatcher(service)
         messages: Any = batcher.messages(Request(HI), "1")
         waiting = asyncio.ensure_future(anext(messages))
-        await asyncio.wait_for(until_called(), 30)
+        await until_async(calls)
         waiting.cancel()
         with suppress(asyncio.CancelledError):
             await waiting
@@ -76,7 +62,7 @@ def server(service: Service) -> None:
 
     async def run() -> None:
         with AsyncService(service).open(Request(HI)):
-            await asyncio.wait_for(until_called(), 30)
+            await until_async(calls)
 
     asyncio.run(run())
 
@@ -87,17 +73,9 @@ def cancelled(service: Service) -> None:
     service.open(Request(b'{"requestType": "CANCEL", "request_id": "aaaaaaaaaaaaaaaa"}'))
 
 
-@pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ScriptedService]:
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    made = ScriptedService(tmp_path, {"waiting_guard.py": WAITS}, {"content_filter": "waiting_guard:judge"})
-    yield made
-    made.service.close()
-    forget(tmp_path)
-
-
 @pytest.mark.parametrize("leave", [rolling, asynchronous, server, cancelled])
-def test_it_ends_user_code(place: ScriptedService, leave: Callable[[Service], None]) -> None:
+def test_it_ends_user_code(scripted: MakeScripted, leave: Callable[[Service], None]) -> None:
+    place = scripted({"waiting_guard.py": WAITS}, content_filter="waiting_guard:judge")
     leave(place.service)
     until(lambda: calls() == ["called", "cancelled"])
     until(lambda: place.service.admission.open == 0)

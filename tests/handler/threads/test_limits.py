@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +23,10 @@ from lmi.handler.threads.user_loop import CALLBACK_TIMEOUT_S
 
 from ...kit.api.errors import LmiError, RequestCancelledError, TimeLimitError, UserCodeError
 from ...kit.api.handler import Exchange
-from ...kit.api.types import Delta, Finish, Started
+from ...kit.api.types import Delta, Finish, Started, Token
 from ...kit.paths import USER_CODE
-from ...kit.user_code.modules import forget
-from ...kit.user_code.service import HI, ScriptedService
+from ...kit.user_code.service import HI, MakeScripted, ScriptedService
+from ...kit.waiting import until
 
 TIMEOUT = 30.0
 """Seconds that a test waits for another thread before it fails."""
@@ -35,16 +35,15 @@ HANGS = """
 import asyncio, threading, time
 hanging = threading.Semaphore(0)
 go = threading.Event()
-calls = []
+threads = set()
 
 def judge(text, stage):
-    calls.append((stage, text))
+    threads.add(threading.get_ident())
     if "hang" in text:
         hanging.release()
         assert go.wait(60)
 
 async def judge_later(text, stage):
-    calls.append((stage, text))
     if "hang" in text:
         hanging.release()
         await asyncio.sleep(600)
@@ -64,59 +63,36 @@ END = Finish("eos", generated_tokens=1)
 HANG = b'{"inputs": "hang"}'
 
 
-def until(condition: Callable[[], Any]) -> None:
-    deadline = time.monotonic() + TIMEOUT
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.001)
+Make = MakeScripted
+SERVED = b'{"generated_text":"Hello"}'
 
 
-class Place(ScriptedService):
-    """With the threads of user code, and time that passes when told to."""
-
-    def __init__(self, folder: Path, files: dict[str, str], options: dict[str, str]) -> None:
-        super().__init__(folder, files, options)
-        assert self.service.extensions is not None
-        self.workers = self.service.extensions.workers
-
-    def say(self, ticket: int, *events: Any) -> None:
-        """Once the generation has been submitted."""
-        until(lambda: len(self.engine.generations) > ticket)
-        self.engine.say(ticket, *events)
-
-    def serve(self, ticket: int) -> None:
-        """Another request is served, as number `ticket` of the engine's."""
-        other = self.open()
-        self.say(ticket, Started(1), Delta(0, "Hello", finish=END))
-        until(lambda: other.finished)
-        assert other.records[0] == b'{"generated_text":"Hello"}'
-
-    def pass_time(self, seconds: float) -> None:
-        now = time.monotonic() + seconds
-        self.service.admission.sweep(now)
-        self.workers.sweep(now)
+def serve(made: ScriptedService, ticket: int) -> None:
+    """Another request is served, as number `ticket` of the engine's."""
+    other = made.open()
+    made.say(ticket, Started(1), Delta(0, "Hello", finish=END))
+    until(lambda: other.finished)
+    assert other.records[0] == SERVED
 
 
-Make = Callable[..., Place]
+def threads(name: str) -> int:
+    return [thread.name for thread in threading.enumerate()].count(name)
 
 
 @pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
-    """Makes a place, whose hanging code is let go afterwards."""
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    places: list[Place] = []
+def place(scripted: MakeScripted) -> Iterator[Make]:
+    """Makes a service, whose hanging code is let go afterwards."""
+    made: list[ScriptedService] = []
 
-    def make(**options: str) -> Place:
-        places.append(Place(tmp_path, {"hangs.py": HANGS}, {"user_code_timeout": "50", **options}))
-        return places[-1]
+    def make(**options: str) -> ScriptedService:
+        made.append(scripted({"hangs.py": HANGS}, **{"user_code_timeout": "50", **options}))
+        return made[-1]
 
     yield make
     if "hangs" in sys.modules:
         sys.modules["hangs"].go.set()
-    for one in places:
+    for one in made:
         until(lambda one=one: one.workers.stuck == 0)  # type: ignore[misc]
-        one.service.close()
-    forget(tmp_path)
 
 
 def hangs(count: int = 1) -> None:
@@ -148,19 +124,6 @@ def test_at_the_limit(place: Make) -> None:
     until(lambda: queued.finished)
     assert queued.records[0] == b'{"generated_text":"Hello"}'
     assert made.workers.stuck == 1
-
-
-def test_what_it_comes_back_with_is_dropped(place: Make) -> None:
-    made = place(content_filter="hangs:judge")
-    exchange = made.open(HANG)
-    hangs()
-    made.pass_time(51)
-    records = list(exchange.records)
-    sys.modules["hangs"].go.set()
-    until(lambda: made.workers.stuck == 0)
-    assert not made.engine.generations
-    assert list(exchange.records) == records
-    made.serve(0)
 
 
 STREAM = b'{"inputs": "Hi", "stream": true}'
@@ -211,9 +174,9 @@ def test_formatters(place: Make, form: str) -> None:
 def test_an_output_formatter_in_mid_stream(place: Make) -> None:
     made = place(output_formatter="hangs:g")
     exchange = made.open(STREAM)
-    made.say(0, Started(1), Delta(0, "a", tokens("a")))
+    made.say(0, Started(1), Delta(0, "a", (Token(1, "a", -0.5),)))
     until(lambda: exchange.records)
-    made.say(0, Delta(0, "hang", tokens("hang")))
+    made.say(0, Delta(0, "hang", (Token(1, "hang", -0.5),)))
     hangs()
     made.pass_time(51)
     chunk, error, done = exchange.records
@@ -242,12 +205,6 @@ def test_a_dialect_of_the_users_in_mid_stream(place: Make, tmp_path: Path) -> No
     assert len(exchange.records) == 2
 
 
-def tokens(text: str) -> Any:
-    from ...kit.api.types import Token
-
-    return (Token(1, text, -0.5),)
-
-
 def test_one_that_awaits_for_ever_takes_no_thread(place: Make) -> None:
     made = place(content_filter="hangs:judge_later", user_code_threads="1")
     exchange = made.open(HANG)
@@ -255,7 +212,7 @@ def test_one_that_awaits_for_ever_takes_no_thread(place: Make) -> None:
     made.pass_time(51)
     failed(exchange, UserCodeError)
     until(lambda: made.workers.stuck == 0)
-    made.serve(0)
+    serve(made, 0)
 
 
 def test_a_loop_that_is_blocked_is_replaced(place: Make) -> None:
@@ -265,7 +222,7 @@ def test_a_loop_that_is_blocked_is_replaced(place: Make) -> None:
     made.pass_time(51)
     failed(exchange, UserCodeError)
     until(lambda: made.workers.stuck == 0)
-    made.serve(0)
+    serve(made, 0)
 
 
 def test_what_a_call_that_was_given_up_has_yet_to_await_is_not_awaited(place: Make) -> None:
@@ -308,7 +265,7 @@ def test_at_most_so_many_threads_are_replaced(place: Make, monkeypatch: pytest.M
     # They return: there is a thread again.
     sys.modules["hangs"].go.set()
     until(lambda: made.workers.stuck == 0)
-    made.serve(0)
+    serve(made, 0)
 
 
 def test_a_thread_that_hangs_while_the_engine_goes_on(place: Make) -> None:
@@ -330,11 +287,10 @@ def test_a_thread_that_hangs_while_the_engine_goes_on(place: Make) -> None:
 def test_a_thread_that_cannot_be_started(place: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     """As where the system has no process left: the request fails at once, and a later one is served."""
     made = place(content_filter="hangs:judge")
-    assert made.workers._threads == 0
     with monkeypatch.context() as patch:
         patch.setattr(threading.Thread, "start", refuse_to_start)
         assert "there is no thread for the request" in failed(made.open(), UserCodeError)
-    made.serve(0)
+    serve(made, 0)
 
 
 def refuse_to_start(_thread: object) -> None:
@@ -355,8 +311,8 @@ def test_one_that_comes_back_in_time_does_not_hang(place: Make, caplog: pytest.L
     assert failed(exchange, RequestCancelledError) == "cancelled"
     records = list(exchange.records)
     sys.modules["hangs"].go.set()
-    made.serve(0)
-    assert (made.workers.stuck, made.workers._threads) == (0, 1)
+    serve(made, 0)
+    assert (made.workers.stuck, len(sys.modules["hangs"].threads)) == (0, 1)
     assert list(exchange.records) == records
     made.pass_time(51)
     assert "hang" not in caplog.text
@@ -372,7 +328,7 @@ def test_one_that_does_not_hangs(place: Make) -> None:
     assert made.workers.stuck == 0
     made.pass_time(51)
     assert made.workers.stuck == 1
-    made.serve(0)
+    serve(made, 0)
     assert list(exchange.records) == records
     assert made.service.metrics.errors == {"request_cancelled": 1}
 
@@ -383,8 +339,8 @@ def test_one_that_awaits_is_cancelled(place: Make) -> None:
     hangs()
     exchange.expire(CANCELLED)
     failed(exchange, RequestCancelledError)
-    made.serve(0)
-    assert (made.workers.stuck, made.workers._threads) == (0, 1)
+    serve(made, 0)
+    assert made.workers.stuck == 0
 
 
 def test_who_ends_it_does_not_wait_for_a_loop_that_is_blocked(place: Make) -> None:
@@ -398,11 +354,11 @@ def test_who_ends_it_does_not_wait_for_a_loop_that_is_blocked(place: Make) -> No
     # Its own time limit finds the loop to be blocked.
     made.pass_time(51)
     until(lambda: made.workers.stuck == 0)
-    made.serve(0)
+    serve(made, 0)
 
 
 def test_what_has_yet_to_await_when_it_is_ended_is_cancelled_then() -> None:
-    workers = Workers(1, 50.0)
+    workers = Workers(1, 50.0, "one")
     inside, go = threading.Event(), threading.Event()
     failures: list[Any] = []
 
@@ -417,7 +373,7 @@ def test_what_has_yet_to_await_when_it_is_ended_is_cancelled_then() -> None:
     assert [workers.drop(task), workers.drop(task)] == [True, True]
     go.set()
     assert workers.call(lambda: 5).result(TIMEOUT) == 5
-    assert (workers.stuck, workers._threads, failures) == (0, 1, [])
+    assert (workers.stuck, threads("one"), failures) == (0, 1, [])
     workers.close()
 
 
@@ -435,50 +391,6 @@ def test_time_while_it_hangs(place: Make) -> None:
     # The function has a time of its own.
     assert made.workers.stuck == 0
     made.pass_time(51)
-    assert made.workers.stuck == 1
-
-
-def test_time_while_it_waits_for_a_thread(place: Make) -> None:
-    made = place(content_filter="hangs:judge", user_code_threads="1", request_timeout="40")
-    made.open(HANG)
-    hangs()
-    queued = made.open()
-    queued.expire(TimeLimitError("too long"))
-    failed(queued, TimeLimitError)
-    sys.modules["hangs"].go.set()
-    made.serve(1)
-
-
-@pytest.mark.parametrize("body", [HI, CHAT])
-def test_time_while_the_engine_generates(place: Make, body: bytes) -> None:
-    made = place(content_filter="hangs:judge", user_code_threads="1", request_timeout="40")
-    exchange = made.open(body)
-    made.say(0, Started(1), Delta(0, "Hel"))
-    made.rest()
-    made.pass_time(41)
-    failed(exchange, TimeLimitError)
-    assert made.engine.running == 0
-    if body == CHAT:
-        assert exchange.records[-1] == b"data: [DONE]\n\n"
-
-
-def test_time_of_a_request_that_only_its_input_formatter_concerns(place: Make) -> None:
-    made = place(input_formatter="hangs:f", user_code_threads="1", request_timeout="40")
-    exchange = made.open()
-    made.say(0, Started(1), Delta(0, "Hel"))
-    made.rest()
-    made.pass_time(41)
-    failed(exchange, TimeLimitError)
-    assert made.engine.running == 0
-
-
-def test_an_abort_and_then_the_limit(place: Make) -> None:
-    made = place(content_filter="hangs:judge")
-    exchange = made.open(HANG)
-    hangs()
-    exchange.abort()
-    made.pass_time(51)
-    assert not exchange.records
     assert made.workers.stuck == 1
 
 
@@ -510,16 +422,16 @@ def test_the_loop_goes_on_for_others(place: Make) -> None:
     made = place(content_filter="hangs:judge_later")
     hung = made.open(HANG)
     hangs()
-    made.serve(0)
+    serve(made, 0)
     made.pass_time(51)
     failed(hung, UserCodeError)
-    made.serve(1)
+    serve(made, 1)
     assert not asyncio.iscoroutinefunction(sys.modules["hangs"].judge)
 
 
 def test_one_that_returns_after_all_is_one_too_many() -> None:
     """Another one has its place."""
-    workers = Workers(1, 50.0)
+    workers = Workers(1, 50.0, "other")
     go = threading.Event()
     began = threading.Event()
 
@@ -534,10 +446,10 @@ def test_one_that_returns_after_all_is_one_too_many() -> None:
         hung.result(TIMEOUT)
     other = workers.call(threading.get_ident).result(TIMEOUT)
     go.set()
-    until(lambda: workers.stuck == 0 and workers._threads == 1)
+    until(lambda: workers.stuck == 0 and threads("other") == 1)
     assert workers.call(threading.get_ident).result(TIMEOUT) == other
     workers.close()
-    until(lambda: not workers._threads)
+    until(lambda: not threads("other"))
 
 
 ENDS = """

@@ -32,6 +32,7 @@ from ...kit.api.handler import (
 )
 from ...kit.api.types import Delta, Event, Failed, Finish, Generation, ParsedRequest, Request, Response, Started, Token
 from ...kit.user_code.engine import ScriptedEngine
+from ...kit.waiting import until
 
 TIMEOUT_S = 30.0
 TOKEN = Delta(0, "a", (Token(1, "a", -0.5),))
@@ -137,19 +138,13 @@ class Stage:
             ParsedRequest((Generation(request_id="", prompt="Hi"),), Reply(act), stream=True), on_threads=on_threads
         )
 
-    def until(self, condition: Callable[[], object]) -> None:
-        deadline = time.monotonic() + TIMEOUT_S
-        while not condition():
-            assert time.monotonic() < deadline, self.exchange.state
-            time.sleep(0.0005)
-
     def say(self, *events: Any) -> None:
         for ticket in list(self.engine.sinks):
             self.engine.say(ticket, *events)
 
     def running(self, act: Callable[[], object] = lambda: None, *, on_threads: bool = True) -> None:
         self.defer(lambda: self.prepared(act, on_threads=on_threads))
-        self.until(lambda: self.engine.sinks and self.idle)
+        until(lambda: self.engine.sinks and self.idle)
         assert self.exchange.state is State.RUNNING
 
     def writing(self, act: Callable[[], object]) -> None:
@@ -170,7 +165,7 @@ class Stage:
         self.gate.open.set()
         self.workers.close()
         self.service.close()
-        self.until(lambda: not self.workers._threads)
+        until(lambda: not self.workers._threads)
 
     @property
     def idle(self) -> bool:
@@ -184,9 +179,9 @@ class Stage:
         self.gate.open.set()
         if not self.ready.done():
             self.ready.set_result(None)
-        self.until(lambda: self.idle)
+        until(lambda: self.idle)
         self.say(Started(1), LAST)
-        self.until(lambda: self.exchange.finished and self.idle)
+        until(lambda: self.exchange.finished and self.idle)
 
 
 def waiting_for_a_thread(stage: Stage) -> None:
@@ -209,7 +204,7 @@ def waiting_for_an_adapter(stage: Stage) -> None:
         return stage.prepared()
 
     stage.defer(prepare)
-    stage.until(lambda: stage.idle and stage.exchange.state is State.WAITING)
+    until(lambda: stage.idle and stage.exchange.state is State.WAITING)
 
 
 def preparing(how: Callable[[Stage], Callable[[], None]]) -> Callable[[Stage], None]:
@@ -267,7 +262,7 @@ def ending(stage: Stage) -> None:
 
 def answered(stage: Stage) -> None:
     stage.defer(lambda: Response(b"answer"))
-    stage.until(lambda: stage.exchange.finished)
+    until(lambda: stage.exchange.finished)
 
 
 def refused(stage: Stage) -> None:
@@ -302,7 +297,7 @@ def go_on(stage: Stage) -> None:
     stage.submit()
     stage.submit = lambda: None
     stage.gate.open.set()
-    stage.until(lambda: stage.idle)
+    until(lambda: stage.idle)
 
 
 def be_ready(stage: Stage) -> None:

@@ -7,7 +7,6 @@ import gc
 import json
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from pathlib import Path
@@ -23,8 +22,10 @@ from ...kit.api.handler import Exchange, Service, Workers, attributes_of, starte
 from ...kit.api.options import make_settings
 from ...kit.api.types import Delta, Finish, Request, Started
 from ...kit.registered import llama_dir
+from ...kit.rows import each_row
 from ...kit.user_code.engine import ScriptedEngine
 from ...kit.user_code.modules import forget, modules_in
+from ...kit.waiting import until
 
 HEADER = "X-Amzn-SageMaker-Adapter-Identifier"
 SESSION = "X-Amzn-SageMaker-Session-Id"
@@ -63,7 +64,8 @@ class Place:
         for name, source in files.items():
             (self.model / name).write_text(source)
         self.engine = ScriptedEngine()
-        self.service: Service = started_service(self.engine, self.model, **{"enable_lora": "true", **options})
+        usual = {"enable_lora": "true", "adapters_registry": "none"}
+        self.service: Service = started_service(self.engine, self.model, **{**usual, **options})
         assert self.service.adapters is not None
         self.registry = self.service.adapters
 
@@ -96,7 +98,7 @@ class Place:
         until(lambda: len(self.engine.generations) > known or opened.finished)
         assert not opened.finished, opened.records
         self.engine.say(known, Started(1), Delta(0, "Hel"), Delta(0, "lo", finish=END))
-        until(lambda: opened.finished)
+        end_of(opened)
         generation = self.engine.generations[known]
         return generation.prompt, generation.adapter, b"".join(opened.records).decode()
 
@@ -105,16 +107,9 @@ class Place:
     ) -> tuple[int, str]:
         """Status and body of what is refused, at once or by user code; `known`: how many were not, before."""
         opened = self.open(body, headers, **request)
-        until(lambda: opened.finished)
+        end_of(opened)
         assert len(self.engine.generations) == known
         return opened.call.reply.status, b"".join(opened.records).decode()
-
-
-def until(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.001)
 
 
 def first_of(opened: Exchange) -> None:
@@ -174,7 +169,7 @@ def test_what_an_adapter_brings_goes_before_the_models_and_what_it_lacks_is_the_
     }
 
 
-@pytest.mark.parametrize(
+@each_row(
     "way",
     [
         {"headers": {HEADER: "a"}},
@@ -216,7 +211,6 @@ def test_several_inputs_of_one_adapter_have_its_formatters_and_of_several_have_n
     for names, expected in ((["a", "a"], "of a"), (["b", "b"], "of b"), (["a", "b"], "{"), (["a", ""], "{")):
         made.engine.generations.clear()
         opened = made.open({"prompt": ["x", "y"], "adapters": names}, path="/v1/completions")
-        assert isinstance(opened, Exchange)
         until(lambda: len(made.engine.generations) == 2)
         for ticket in (0, 1):
             made.engine.say(ticket, Started(1), Delta(0, "Hello", finish=END))
@@ -230,7 +224,6 @@ def test_a_stream_is_formatted_piece_by_piece(place: Callable[..., Place]) -> No
     made.register("a", code(OUTPUT, name="a"))
     for headers, name in (({HEADER: "a"}, "a"), ({}, "base")):
         opened = made.open({"inputs": "Hi", "stream": True}, headers)
-        assert isinstance(opened, Exchange)
         until(lambda: made.engine.sinks)
         (ticket,) = made.engine.sinks
         made.engine.say(ticket, Started(1), Delta(0, "Hel"))
@@ -253,7 +246,7 @@ BROKEN = {
 }
 
 
-@pytest.mark.parametrize("broken", BROKEN)
+@each_row("broken", BROKEN)
 def test_broken_code_refuses_the_registration(tmp_path: Path, place: Callable[..., Place], broken: str) -> None:
     source, cause = BROKEN[broken]
     made = place()
@@ -295,7 +288,6 @@ def test_a_request_that_runs_keeps_its_formatter(tmp_path: Path, place: Callable
     made.registry.unregister("a")
     made.engine.say(0, Started(1), Delta(0, "Hello", finish=END))
     opened = asked.pop()
-    assert isinstance(opened, Exchange)
     end_of(opened)
     assert b"".join(opened.records).startswith(b"a says ")
     del opened
@@ -368,7 +360,7 @@ def test_an_input_formatter_may_choose_the_adapter(place: Callable[..., Place]) 
     assert made.ask({"inputs": "Hi"})[1] == "b#2"
 
 
-@pytest.mark.parametrize("coded", [False, True])
+@each_row("coded", [False, True])
 def test_what_is_no_adapter_is_refused_in_the_dialects_form(place: Callable[..., Place], coded: bool) -> None:
     made = place()
     made.register("a", code(OUTPUT, name="a") if coded else "")
@@ -442,7 +434,6 @@ def test_a_request_waits_for_its_adapter_and_is_served(
     # Others do not wait.
     other = made.open({"inputs": "other"})
     until(lambda: made.engine.generations)
-    assert isinstance(other, Exchange)
     assert len(made.engine.generations) == 1
     assert made.engine.generations[0].adapter is None
     loading.end()
@@ -451,7 +442,6 @@ def test_a_request_waits_for_its_adapter_and_is_served(
     for ticket in (0, 1, 2):
         made.engine.say(ticket, Started(1), Delta(0, "Hello", finish=END))
     for opened in (*waiting, other):
-        assert isinstance(opened, Exchange)
         end_of(opened)
         assert b"Hello" in b"".join(opened.records)
     assert made.service.admission.open == 0
@@ -483,23 +473,12 @@ def test_the_first_request_that_names_one_has_its_formatters(
     assert answer.startswith("a says")
 
 
-def test_a_request_waits_for_code_that_is_not_loaded_yet(place: Callable[..., Place]) -> None:
-    made = place()
-    loading = Loading(made, source=code(INPUT, OUTPUT, name="a"))
-    waiting = made.open({"inputs": "Hi", "adapters": "a"})
-    assert isinstance(waiting, Exchange)
-    loading.end()
-    until(lambda: made.engine.generations)
-    assert made.engine.generations[0].prompt == "a: Hi"
-
-
 def test_a_request_is_told_when_its_adapter_fails(place: Callable[..., Place]) -> None:
     made = place()
     loading = Loading(made)
     waiting = [made.open({"inputs": "Hi", "adapters": "a"}), made.open({**CHAT, "model": "a"})]
     loading.end(AdapterError("it does not fit"))
     for opened in waiting:
-        assert isinstance(opened, Exchange)
         end_of(opened)
         assert opened.call.reply.status == 424
         assert b"adapter a could not be loaded: it does not fit" in b"".join(opened.records)
@@ -509,37 +488,10 @@ def test_a_request_whose_adapter_is_unregistered_meanwhile_is_refused(place: Cal
     made = place()
     loading = Loading(made)
     waiting = made.open({**CHAT, "adapters": "a"})
-    assert isinstance(waiting, Exchange)
     made.registry.unregister("a")
     loading.end()
-    until(lambda: waiting.finished)
+    end_of(waiting)
     assert waiting.call.reply.status == 404
-
-
-@pytest.mark.parametrize("files", [{}, {"model.py": code(INPUT, OUTPUT, name="base")}], ids=["plain", "coded"])
-def test_a_request_does_not_wait_for_longer_than_it_may(place: Callable[..., Place], files: dict[str, str]) -> None:
-    made = place(files, request_timeout="0.2")
-    loading = Loading(made)
-    waiting = made.open({"inputs": "Hi", "adapters": "a"})
-    assert isinstance(waiting, Exchange)
-    until(lambda: waiting.finished)
-    assert b"0.2" in b"".join(waiting.records)
-    assert made.service.admission.open == 0
-    loading.end()
-    time.sleep(0.05)
-    assert made.engine.generations == []
-
-
-def test_a_client_that_leaves_while_it_waits_leaves_nothing(place: Callable[..., Place]) -> None:
-    made = place()
-    loading = Loading(made)
-    waiting = made.open({"inputs": "Hi", "adapters": "a"})
-    assert isinstance(waiting, Exchange)
-    waiting.abort()
-    assert made.service.admission.open == 0
-    loading.end()
-    time.sleep(0.05)
-    assert made.engine.generations == []
 
 
 def test_requests_that_wait_hold_no_thread(place: Callable[..., Place]) -> None:
@@ -557,8 +509,7 @@ def test_where_no_adapter_has_code_requests_run_none(place: Callable[..., Place]
     """They are read on the host's thread, as those of a server without adapters are."""
     made = place()
     made.register("a")
-    opened = made.open({"inputs": "Hi", "adapters": "a"})
-    assert isinstance(opened, Exchange)
+    made.open({"inputs": "Hi", "adapters": "a"})
     assert len(made.engine.generations) == 1
     made.register("b", code(OUTPUT, name="b"))
     assert made.registry.has_code

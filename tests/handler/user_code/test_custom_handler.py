@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -26,13 +24,14 @@ from ...kit.api.handler import (
     check_model_dir,
     frame_of_exchange,
     load_extensions,
-    started_service,
 )
 from ...kit.api.options import make_settings
-from ...kit.api.types import Delta, Finish, Request, Started
+from ...kit.api.types import Delta, EngineEvent, Finish, Request, Started
 from ...kit.djl import hosting
 from ...kit.registered import llama_dir
-from ...kit.user_code.engine import ScriptedEngine
+from ...kit.rows import each_row
+from ...kit.user_code.service import MakeScripted
+from ...kit.waiting import until
 
 pytestmark = pytest.mark.skipif(hosting.available() is not None, reason=str(hosting.available()))
 
@@ -63,47 +62,23 @@ def djl_python() -> Iterator[None]:
         yield
 
 
-@pytest.fixture
-def directory(tmp_path: Path) -> Iterator[Path]:
-    before = list(sys.path)
-    yield tmp_path
-    sys.path[:] = before
-    sys.modules.pop("model", None)
-
-
-def started(directory: Path, code: str, **options: str) -> Service:
-    (directory / "model.py").write_text(code)
-    engine = ScriptedEngine()
-    engine.submit_then = [Started(1), Delta(0, "Hello", finish=END)]
-    return started_service(engine, directory, **{"entryPoint": "lmi.handler", **options})
-
-
 Make = Callable[..., Service]
 
 
 @pytest.fixture
-def served(directory: Path) -> Iterator[Make]:
-    services: list[Service] = []
+def served(scripted: MakeScripted) -> Make:
+    """A service with this code, or with this body of `handle`, which answers at once."""
 
     def make(body: str, **options: str) -> Service:
         code = body if "def handle" in body or "import handle" in body else START + indented(body)
-        services.append(started(directory, code, **options))
-        return services[-1]
+        then: list[EngineEvent] = [Started(1), Delta(0, "Hello", finish=END)]
+        return scripted({"model.py": code}, then=then, **{"entryPoint": "lmi.handler", **options}).service
 
-    yield make
-    for service in services:
-        service.close()
+    return make
 
 
 def indented(body: str) -> str:
     return "".join(f"    {line}\n" for line in body.strip("\n").splitlines())
-
-
-def until(ready: Callable[[], bool], seconds: float = 10.0) -> None:
-    end = time.monotonic() + seconds
-    while not ready():
-        assert time.monotonic() < end
-        time.sleep(0.002)
 
 
 def ended(service: Service, body: Any = LMI, headers: dict[str, str] | None = None, **request: Any) -> Exchange:
@@ -142,7 +117,7 @@ def test_none_goes_on_with_the_request(served: Make) -> None:
     assert [one.is_empty() for one in calls()] == [True, False, False]
 
 
-def test_the_initialisation_has_the_options(served: Make, directory: Path) -> None:
+def test_the_initialisation_has_the_options(served: Make, tmp_path: Path) -> None:
     served("return None", max_rolling_batch_size="7", my_prefix="x")
     (first,) = calls()
     properties = first.get_properties()
@@ -150,7 +125,7 @@ def test_the_initialisation_has_the_options(served: Make, directory: Path) -> No
         "entryPoint": "lmi.handler",
         "max_rolling_batch_size": "7",
         "my_prefix": "x",
-        "model_dir": str(directory),
+        "model_dir": str(tmp_path),
     }
 
 
@@ -187,7 +162,7 @@ OUTPUTS: dict[str, tuple[str, int, str, bytes]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("code", "status", "content_type", "body"), OUTPUTS.values(), ids=OUTPUTS)
+@each_row(("code", "status", "content_type", "body"), OUTPUTS.values(), ids=OUTPUTS)
 def test_an_output_is_the_answer(served: Make, code: str, status: int, content_type: str, body: bytes) -> None:
     exchange = ended(served(code))
     reply = exchange.call.reply
@@ -245,7 +220,7 @@ FAILURES: dict[str, tuple[str, int, str]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("code", "status", "said"), FAILURES.values(), ids=FAILURES)
+@each_row(("code", "status", "said"), FAILURES.values(), ids=FAILURES)
 def test_what_fails_is_told(served: Make, code: str, status: int, said: str) -> None:
     service = served(code)
     exchange = ended(service)
@@ -257,7 +232,7 @@ def test_what_fails_is_told(served: Make, code: str, status: int, said: str) -> 
     assert (frame.last, frame.code, frame.failure) == (True, status, exchange.failure)
 
 
-@pytest.mark.parametrize("body", [LMI, CHAT, {"prompt": "a"}, {"neither": 1}], ids=str)
+@each_row("body", [LMI, CHAT, {"prompt": "a"}, {"neither": 1}], ids=str)
 def test_a_failure_has_the_containers_form_in_every_dialect(served: Make, body: dict[str, object]) -> None:
     exchange = ended(served("raise RuntimeError('x')"), body)
     assert (exchange.call.reply.status, exchange.call.reply.content_type) == (424, "application/json")
@@ -368,7 +343,7 @@ return g()
 }
 
 
-@pytest.mark.parametrize(("code", "records", "content_type"), STREAMS.values(), ids=STREAMS)
+@each_row(("code", "records", "content_type"), STREAMS.values(), ids=STREAMS)
 def test_a_stream(served: Make, code: str, records: list[str], content_type: str) -> None:
     exchange = ended(served(code))
     assert [record.decode() for record in exchange.records] == records
@@ -391,7 +366,6 @@ def handle(inputs):
 """
     with pytest.raises(OptionError, match="handle returned an async_generator at the initialisation"):
         served(generator)
-    sys.modules.pop("model", None)
     assert list(ended(served(plain)).records) == [b"b"]
 
 
@@ -415,12 +389,6 @@ return g()
     assert service.metrics.in_flight == 0
 
 
-def test_a_stream_that_nobody_reads_ends(served: Make) -> None:
-    code = "async def g():\n    while True:\n        yield create_stream_chunk_output('a' * 100, False)\nreturn g()"
-    exchange = ended(served(code, max_unsent_bytes="5000"))
-    assert "waiting for a slow client" in exchange.records[-1].decode()
-
-
 def test_a_cancel_is_not_shown_to_it_and_waits_for_none_of_its_threads(served: Make) -> None:
     code = """
 async def g():
@@ -442,7 +410,7 @@ return g()
     assert service.admission.open == 0
 
 
-@pytest.mark.parametrize(
+@each_row(
     "code",
     [
         "await asyncio.sleep(60)",
@@ -456,13 +424,6 @@ def test_one_that_hangs_is_given_up(served: Make, code: str) -> None:
     exchange = ended(service)
     assert exchange.failure is not None
     assert "has not returned within 0.2 seconds (option.user_code_timeout)" in exchange.failure.message
-
-
-def test_a_stream_that_hangs_ends(served: Make) -> None:
-    code = "async def g():\n    yield create_stream_chunk_output('a', False)\n    await asyncio.sleep(60)\nreturn g()"
-    exchange = ended(served(code, user_code_timeout="0.2"))
-    assert exchange.records[0] == b"a\n"
-    assert "has not returned within 0.2 seconds" in exchange.records[-1].decode()
 
 
 def test_it_sees_requests_before_their_route(served: Make) -> None:
@@ -519,7 +480,7 @@ WRAPPERS = {
 }
 
 
-@pytest.mark.parametrize("code", WRAPPERS.values(), ids=WRAPPERS)
+@each_row("code", WRAPPERS.values(), ids=WRAPPERS)
 def test_one_that_serves_by_ours_is_none(served: Make, code: str) -> None:
     service = served(code)
     opened = service.open(Request(json.dumps(LMI).encode()))
@@ -527,7 +488,7 @@ def test_one_that_serves_by_ours_is_none(served: Make, code: str) -> None:
     assert whole(opened) == DEFAULT
 
 
-@pytest.mark.parametrize("entry", ["", "model.py", "model"])
+@each_row("entry", ["", "model.py", "model"])
 def test_one_that_is_the_entry_point_is_djls(served: Make, entry: str) -> None:
     service = served("def handle(inputs):\n    raise RuntimeError\n", entryPoint=entry)
     assert isinstance(service.open(Request(json.dumps(LMI).encode())), Exchange)
@@ -535,7 +496,7 @@ def test_one_that_is_the_entry_point_is_djls(served: Make, entry: str) -> None:
     assert service.extensions.handler is None
 
 
-@pytest.mark.parametrize("kind", ["", "async "], ids=["plain", "async"])
+@each_row("kind", ["", "async "], ids=["plain", "async"])
 def test_ours_called_from_within_it_goes_on(served: Make, kind: str) -> None:
     """As where ours is imported in the function only."""
     call = "await lmi.handler.handle(inputs)" if kind else "lmi.handler.handle(inputs)"
@@ -558,38 +519,30 @@ FAULTS = {
 }
 
 
-@pytest.mark.parametrize(("code", "said"), FAULTS.values(), ids=FAULTS)
-def test_a_start_that_fails_names_it(directory: Path, code: str, said: str) -> None:
+@each_row(("code", "said"), FAULTS.values(), ids=FAULTS)
+def test_a_start_that_fails_names_it(served: Make, code: str, said: str) -> None:
     with pytest.raises(OptionError, match=said):
-        started(directory, code)
+        served(code)
 
 
-def test_without_djl_python_the_start_says_so(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_djl_python_the_start_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "djl_python.request_io", None)
-    (directory / "model.py").write_text("def handle(inputs):\n    return None\n")
+    (tmp_path / "model.py").write_text("def handle(inputs):\n    return None\n")
     with pytest.raises(OptionError, match=f"{NAME} needs djl_python"):
-        load_extensions(make_settings(directory, entryPoint="lmi.handler"))
+        load_extensions(make_settings(tmp_path, entryPoint="lmi.handler"))
 
 
-def test_check_notes_that_djl_python_is_not_here(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "djl_python.request_io", None)
-    (directory / "serving.properties").write_text("option.entryPoint=lmi.handler\noption.backend=echo:Echo\n")
-    (directory / "model.py").write_text("def handle(inputs):\n    return None\n")
-    (note,) = [line for line in check_model_dir(directory, {}, here=False) if line.startswith("note: not checked")]
-    assert f"{NAME} needs djl_python" in note
+def test_check_names_it(tmp_path: Path) -> None:
+    (tmp_path / "serving.properties").write_text("option.entryPoint=lmi.handler\noption.backend=echo:Echo\n")
+    (tmp_path / "model.py").write_text("def handle(inputs):\n    raise RuntimeError\n")
+    assert "your own code: handle" in check_model_dir(tmp_path, {}, here=False)
 
 
-def test_check_names_it(directory: Path) -> None:
-    (directory / "serving.properties").write_text("option.entryPoint=lmi.handler\noption.backend=echo:Echo\n")
-    (directory / "model.py").write_text("def handle(inputs):\n    raise RuntimeError\n")
-    assert "your own code: handle" in check_model_dir(directory, {}, here=False)
-
-
-def test_a_request_that_waits_for_an_adapter_is_asked_about_once(served: Make, directory: Path) -> None:
-    llama_dir(directory / "base")
-    service = served("return None", enable_lora="true", model_id=str(directory / "base"))
+def test_a_request_that_waits_for_an_adapter_is_asked_about_once(served: Make, tmp_path: Path) -> None:
+    llama_dir(tmp_path / "base")
+    service = served("return None", enable_lora="true", model_id=str(tmp_path / "base"))
     assert service.adapters is not None
-    entry = service.adapters.enter("a", str(write_adapter(directory / "a", LLAMA)), alias=None)
+    entry = service.adapters.enter("a", str(write_adapter(tmp_path / "a", LLAMA)), alias=None)
     waiting = opening(service, LMI, {"X-Amzn-SageMaker-Adapter-Identifier": "a"})
     until(lambda: len(calls()) == 2)
     assert not waiting.finished
@@ -597,20 +550,3 @@ def test_a_request_that_waits_for_an_adapter_is_asked_about_once(served: Make, d
     until(lambda: waiting.finished)
     assert whole(waiting) == DEFAULT
     assert len(calls()) == 2
-
-
-def test_requests_side_by_side(served: Make) -> None:
-    """Each on a thread of its own, as far as there are any."""
-    code = """
-if asked.get("wait"):
-    await asyncio.to_thread(gate.wait, 10)
-return Output().add(str(asked["n"]))
-"""
-    service = served(START.replace("calls = []", "calls = []\ngate = threading.Event()") + indented(code))
-    waiting = opening(service, {"n": 1, "wait": True})
-    assert list(ended(service, {"n": 2}).records) == [b"2"]
-    assert not waiting.finished
-    gate: threading.Event = sys.modules["model"].gate
-    gate.set()
-    until(lambda: waiting.finished)
-    assert list(waiting.records) == [b"1"]

@@ -4,10 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
-import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,8 +15,9 @@ from ...kit.api.types import Delta, Finish, Started
 from ...kit.djl import hosting
 from ...kit.pages import blocks_of
 from ...kit.paths import DOCS, USER_CODE
-from ...kit.user_code.modules import forget
-from ...kit.user_code.service import ScriptedService
+from ...kit.rows import each_row
+from ...kit.user_code.service import MakeScripted
+from ...kit.waiting import until
 
 TIMEOUT = 30.0
 FORMER = USER_CODE / "former"
@@ -46,21 +43,6 @@ MODELS = {
 }
 
 
-@pytest.fixture
-def forgetting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A model directory whose modules are forgotten afterwards."""
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    yield tmp_path
-    forget(tmp_path)
-
-
-def until(condition: Callable[[], Any]) -> None:
-    deadline = time.monotonic() + TIMEOUT
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.001)
-
-
 def finished(exchange: Exchange) -> dict[str, Any]:
     """The body of a whole response, once it is there."""
     until(lambda: exchange.finished)
@@ -68,41 +50,34 @@ def finished(exchange: Exchange) -> dict[str, Any]:
     return body
 
 
-@pytest.mark.parametrize("files", FILES.values(), ids=FILES)
-def test_a_dialect_and_a_content_filter(files: dict[str, str], forgetting: Path) -> None:
+@each_row("files", FILES.values(), ids=FILES)
+def test_a_dialect_and_a_content_filter(files: dict[str, str], scripted: MakeScripted) -> None:
     assert set(files) == {"haiku.py", "guard.py"}
-    options = {"output_formatter": "haiku:Haiku", "content_filter": "guard:judge"}
-    made = ScriptedService(forgetting, files, options)
-    try:
-        exchange = made.open(b'{"about": "rain"}')
-        until(lambda: made.engine.generations)
-        assert made.engine.generations[0].prompt == "Write a haiku about rain."
-        made.engine.say(0, Started(1), Delta(0, "Drops "), Delta(0, "fall.", finish=Finish("eos", generated_tokens=3)))
-        assert finished(exchange) == {"haiku": "Drops fall.", "why_it_ended": "eos"}
-        for body, message in (
-            (b'{"about": 5}', "about: expected a string, got 5"),
-            (b'{"about": "a volcano"}', "prompt: flagged by the content filter: about volcanoes"),
-        ):
-            refused = made.open(body)
-            assert finished(refused) == {"problem": message}
-            assert refused.call.reply.status == 400
-    finally:
-        made.service.close()
+    made = scripted(files, output_formatter="haiku:Haiku", content_filter="guard:judge")
+    exchange = made.open({"about": "rain"})
+    made.submitted(1)
+    assert made.engine.generations[0].prompt == "Write a haiku about rain."
+    made.engine.say(0, Started(1), Delta(0, "Drops "), Delta(0, "fall.", finish=Finish("eos", generated_tokens=3)))
+    assert finished(exchange) == {"haiku": "Drops fall.", "why_it_ended": "eos"}
+    for body, message in (
+        ({"about": 5}, "about: expected a string, got 5"),
+        ({"about": "a volcano"}, "prompt: flagged by the content filter: about volcanoes"),
+    ):
+        refused = made.open(body)
+        assert finished(refused) == {"problem": message}
+        assert refused.call.reply.status == 400
 
 
 @pytest.mark.skipif(hosting.available() is not None, reason=str(hosting.available()))
-def test_a_handle(forgetting: Path) -> None:
+def test_a_handle(scripted: MakeScripted) -> None:
     (code,) = [code for code in python_of("custom-code.md") if name_of(code) == "model.py"]
     with hosting.djl_python():
-        made = ScriptedService(forgetting, {"model.py": code}, {"entryPoint": "lmi.handler"})
-        try:
-            refused = made.open(headers={"tenant": "closed"})
-            assert finished(refused)["error"] == "this tenant is closed"
-            assert refused.call.reply.status == 403
-            made.open()
-            until(lambda: made.engine.generations)
-        finally:
-            made.service.close()
+        made = scripted({"model.py": code}, entryPoint="lmi.handler")
+        refused = made.open(headers={"tenant": "closed"})
+        assert finished(refused)["error"] == "this tenant is closed"
+        assert refused.call.reply.status == 403
+        made.open()
+        made.submitted(1)
 
 
 def test_names_of_the_examples() -> None:
@@ -124,7 +99,7 @@ class Answering:
         return asyncio.sleep(0, inputs)
 
 
-@pytest.mark.parametrize("code", MODELS.values(), ids=MODELS)
+@each_row("code", MODELS.values(), ids=MODELS)
 def test_a_model_py(code: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its `handle` passes calls on, in rolling batch and in async mode."""
     monkeypatch.setattr(lmi.handler, "_worker", Answering())

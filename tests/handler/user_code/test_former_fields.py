@@ -11,6 +11,7 @@ from lmi.handler.user_code.former_fields import with_former
 
 from ...kit.api.dialects import ClientFields, forget_logged_names
 from ...kit.api.types import Beams, Conversation, Generation, Sampling, Scoring, StructuredOutput
+from ...kit.rows import each_row
 
 IMAGE = {"type": "image_url", "image_url": {"url": "u"}, "field": "poem.pictures[0].from"}
 
@@ -47,7 +48,7 @@ CASES: list[tuple[Generation, ClientFields, str, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("generation", "fields", "path", "field"), CASES)
+@each_row(("generation", "fields", "path", "field"), CASES)
 def test_the_former_way(
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
@@ -57,6 +58,7 @@ def test_the_former_way(
     field: str,
 ) -> None:
     forget_logged_names(monkeypatch)
+    caplog.clear()
     with caplog.at_level(logging.WARNING):
         made = [with_former(fields, [generation], "haiku").name(path) for _ in range(2)]
     assert made == [field, field]

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import sys
-import threading
 import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from ...kit.api.errors import ContentFilterError, TimeLimitError, UserCodeError
-from ...kit.api.types import Delta, Failed, Finish, Rendered, Started
-from ...kit.user_code.service import ScriptedService
+from ...kit.api.types import Delta, Finish, Rendered, Started
+from ...kit.user_code.service import MakeScripted, ScriptedService
+from ...kit.waiting import until
 
 TIMEOUT_S = 30.0
 GUARD = """
@@ -32,45 +31,29 @@ CHAT = b'{"messages": [{"role": "user", "content": "Hi"}], "stream": %s}'
 END = Delta(0, "Hello", finish=Finish("eos", generated_tokens=1))
 
 
-class Place(ScriptedService):
-    @property
-    def guard(self) -> Any:
-        return sys.modules["guard_of_prompts"]
-
-    def submitted(self, count: int) -> None:
-        until(lambda: len(self.engine.generations) == count)
-
-
-def until(condition: Callable[[], Any]) -> None:
-    deadline = time.monotonic() + TIMEOUT_S
-    while not condition():
-        assert time.monotonic() < deadline
-        threading.Event().wait(0.001)
+def guard() -> Any:
+    return sys.modules["guard_of_prompts"]
 
 
 @pytest.fixture
-def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
-    monkeypatch.setattr(sys, "path", list(sys.path))
+def place(request: pytest.FixtureRequest, scripted: MakeScripted) -> Iterator[ScriptedService]:
+    threads: str = getattr(request, "param", "1")
     options = {"content_filter": "guard_of_prompts:judge", "user_code_timeout": "50", "request_timeout": "40"}
-    made = Place(tmp_path, {"guard_of_prompts.py": GUARD}, {**options, **getattr(request, "param", {})})
+    made = scripted({"guard_of_prompts.py": GUARD}, user_code_threads=threads, **options)
     yield made
-    made.guard.go.set()
-    assert made.service.extensions is not None
-    workers = made.service.extensions.workers
-    until(lambda: workers.stuck == 0)
-    made.service.close()
-    del sys.modules["guard_of_prompts"]
+    guard().go.set()
+    until(lambda: made.workers.stuck == 0)
 
 
 @pytest.mark.parametrize("stream", [b"false", b"true"])
-def test_a_prompt_that_is_accepted_starts(place: Place, stream: bytes) -> None:
+def test_a_prompt_that_is_accepted_starts(place: ScriptedService, stream: bytes) -> None:
     exchange = place.open(CHAT % stream)
     place.submitted(1)
     assert place.engine.generations[0].held
-    assert place.guard.calls == []
+    assert guard().calls == []
     place.engine.say(0, Rendered("<tools>f: fetches</tools> Hi"))
     until(lambda: place.engine.released == [0])
-    assert place.guard.calls == [("prompt", "<tools>f: fetches</tools> Hi")]
+    assert guard().calls == [("prompt", "<tools>f: fetches</tools> Hi")]
     place.engine.say(0, Started(1), END)
     until(lambda: exchange.finished)
     assert exchange.failure is None
@@ -78,7 +61,7 @@ def test_a_prompt_that_is_accepted_starts(place: Place, stream: bytes) -> None:
 
 
 @pytest.mark.parametrize("body", [b'{"prompt": "stop"}', CHAT % b"false"], ids=["text", "chat"])
-def test_a_prompt_that_only_its_tokens_are_wanted_of_is_not_judged(place: Place, body: bytes) -> None:
+def test_a_prompt_that_only_its_tokens_are_wanted_of_is_not_judged(place: ScriptedService, body: bytes) -> None:
     """The model never sees it."""
     exchange = place.open(body, attributes={"dialect": "tokens"})
     place.submitted(1)
@@ -87,11 +70,11 @@ def test_a_prompt_that_only_its_tokens_are_wanted_of_is_not_judged(place: Place,
     place.engine.say(0, Started(3, context=8), Delta(0, "", finish=Finish("length")))
     until(lambda: exchange.finished)
     assert exchange.take_all() == b'{"count":3,"max_model_len":8,"tokens":[],"token_strs":null}'
-    assert place.guard.calls == []
+    assert guard().calls == []
 
 
 @pytest.mark.parametrize("stream", [b"false", b"true"])
-def test_a_prompt_that_is_flagged_never_starts(place: Place, stream: bytes) -> None:
+def test_a_prompt_that_is_flagged_never_starts(place: ScriptedService, stream: bytes) -> None:
     exchange = place.open(CHAT % stream)
     place.submitted(1)
     place.engine.say(0, Rendered("<tools>f: stop</tools> Hi"))
@@ -103,11 +86,11 @@ def test_a_prompt_that_is_flagged_never_starts(place: Place, stream: bytes) -> N
     assert place.engine.released == []
 
 
-def test_one_prompt_of_several_that_is_flagged_ends_all_before_any_starts(place: Place) -> None:
+def test_one_prompt_of_several_that_is_flagged_ends_all_before_any_starts(place: ScriptedService) -> None:
     exchange = place.open(b'{"prompt": [[1, 2], [3, 4]], "stream": true}')
     place.submitted(2)
     place.engine.say(0, Rendered("a"))
-    until(lambda: ("prompt", "a") in place.guard.calls)
+    until(lambda: ("prompt", "a") in guard().calls)
     place.engine.say(1, Rendered("stop"))
     until(lambda: exchange.finished)
     assert b"prompt[1]: flagged by the content filter: stop" in exchange.take_all()
@@ -115,7 +98,8 @@ def test_one_prompt_of_several_that_is_flagged_ends_all_before_any_starts(place:
     assert place.engine.released == []
 
 
-def test_others_are_served_while_one_is_judged(place: Place) -> None:
+@pytest.mark.parametrize("place", ["2"], indirect=True)
+def test_others_are_served_while_one_is_judged(place: ScriptedService) -> None:
     slow = place.open(CHAT % b"false")
     # Two threads work on them: whose generation has which number is certain only if one comes after the other.
     place.submitted(1)
@@ -123,68 +107,41 @@ def test_others_are_served_while_one_is_judged(place: Place) -> None:
     place.submitted(2)
     # Returns at once: the engine's thread judges nothing.
     place.engine.say(0, Rendered("slow"))
-    assert place.guard.began.wait(TIMEOUT_S)
+    assert guard().began.wait(TIMEOUT_S)
     place.engine.say(1, Rendered("Hi"))
     until(lambda: place.engine.released == [1])
     place.engine.say(1, Started(1), END)
     until(lambda: other.finished)
     assert not slow.finished
-    place.guard.go.set()
+    guard().go.set()
     until(lambda: place.engine.released == [1, 0])
 
 
-ONE_THREAD = pytest.mark.parametrize("place", [{"user_code_threads": "1"}], indirect=True, ids=[""])
-
-
-@ONE_THREAD
-def test_an_abort_while_it_is_judged(place: Place) -> None:
+def test_an_abort_while_it_is_judged(place: ScriptedService) -> None:
     exchange = place.open(CHAT % b"false")
     place.submitted(1)
     place.engine.say(0, Rendered("slow"))
-    assert place.guard.began.wait(TIMEOUT_S)
+    assert guard().began.wait(TIMEOUT_S)
     exchange.abort()
     assert place.engine.aborted == [0]
-    place.guard.go.set()
+    guard().go.set()
     place.rest()
     assert place.engine.released == []
     assert place.service.admission.open == 0
 
 
-def test_the_engine_dies_while_it_is_judged(place: Place) -> None:
-    exchange = place.open(CHAT % b"false")
-    place.submitted(1)
-    place.engine.say(0, Rendered("slow"))
-    assert place.guard.began.wait(TIMEOUT_S)
-    place.engine.say(0, Failed("UnavailableError", "the engine died"))
-    place.guard.go.set()
-    until(lambda: exchange.finished)
-    assert exchange.failure is not None
-    assert exchange.failure.message == "the engine died"
-
-
 @pytest.mark.parametrize(("seconds", "kind"), [(41.0, TimeLimitError), (51.0, UserCodeError)])
-def test_time_runs_out_while_it_is_judged(place: Place, seconds: float, kind: type[Exception]) -> None:
+def test_time_runs_out_while_it_is_judged(place: ScriptedService, seconds: float, kind: type[Exception]) -> None:
     exchange = place.open(CHAT % b"false")
     place.submitted(1)
     place.engine.say(0, Rendered("slow"))
-    assert place.guard.began.wait(TIMEOUT_S)
+    assert guard().began.wait(TIMEOUT_S)
     now = time.monotonic() + seconds
-    assert place.service.extensions is not None
     if kind is UserCodeError:
-        place.service.extensions.workers.sweep(now)
+        place.workers.sweep(now)
     else:
         place.service.admission.sweep(now)
     assert exchange.finished
     assert isinstance(exchange.failure, kind)
     assert place.engine.aborted == [0]
     assert place.engine.released == []
-
-
-@ONE_THREAD
-def test_time_runs_out_before_the_engine_has_rendered_it(place: Place) -> None:
-    exchange = place.open(CHAT % b"false")
-    place.submitted(1)
-    place.rest()
-    place.service.admission.sweep(time.monotonic() + 41)
-    until(lambda: exchange.finished)
-    assert isinstance(exchange.failure, TimeLimitError)

@@ -17,9 +17,10 @@ from ...kit.api.errors import StartError
 from ...kit.api.handler import Service, application
 from ...kit.api.handler import check_model_dir as check
 from ...kit.api.options import make_settings
-from ...kit.engines.start import own_process
+from ...kit.engines.start import in_process
 from ...kit.paths import USER_CODE
 from ...kit.rows import each_row
+from ...kit.user_code.modules import forget
 
 ASK = [{"role": "user", "content": "Hello"}]
 BODIES: dict[str, dict[str, Any]] = {
@@ -114,21 +115,18 @@ def test_check_names_both(model_dir: Path) -> None:
     assert "your own code: dialect shout" in lines
 
 
-def test_an_engine_that_gives_a_content_filter_nothing_to_judge(tmp_path: Path) -> None:
+@each_row(
+    ("name", "said"),
+    [
+        ("mute:Mute", r"option\.content_filter: mute:Mute has no prompt_text"),
+        ("mute:Other", r"option\.backend: 'mute:Other': module 'mute' has no attribute 'Other'"),
+        ("elsewhere:Mute", r"option\.backend: 'elsewhere:Mute': No module named 'elsewhere'"),
+    ],
+)
+def test_an_engine_that_cannot_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, said: str) -> None:
+    """It gives a content filter nothing to judge, or is not there."""
+    monkeypatch.setattr(sys, "path", list(sys.path))
     (tmp_path / "mute.py").write_text("class Mute:\n    def __init__(self, settings): ...\n")
-    engine = own_process(make_settings(tmp_path, backend="mute:Mute", content_filter="guard:judge"))
-    try:
-        with pytest.raises(StartError, match=r"option\.content_filter: mute:Mute has no prompt_text"):
-            engine.start()
-    finally:
-        engine.close()
-
-
-@pytest.mark.parametrize("name", ["echo:Other", "elsewhere:Echo"])
-def test_an_engine_that_is_not_there(model_dir: Path, name: str) -> None:
-    engine = own_process(make_settings(model_dir, backend=name))
-    try:
-        with pytest.raises(StartError, match=f"option.backend: '{name}'"):
-            engine.start()
-    finally:
-        engine.close()
+    with pytest.raises(StartError, match=said):
+        in_process(make_settings(tmp_path, backend=name, content_filter="guard:judge"))
+    forget(tmp_path)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-import pytest
-
 from lmi.handler.user_code.safe_reply import GuardedEncoder, plain_error_line
 
 from ...kit.api.errors import LmiError, RequestError, UserCodeError
 from ...kit.api.types import Delta, Event, Failed, Response
+from ...kit.rows import each_row
 
 
 class Inner:
@@ -58,7 +57,7 @@ ERRORS: list[tuple[Exception, type[LmiError], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("error", "kind", "message"), ERRORS)
+@each_row(("error", "kind", "message"), ERRORS)
 def test_an_error_before_anything_else_is_a_refusal(error: Exception, kind: type[LmiError], message: str) -> None:
     encoder = Guarded(error)
     assert encoder.feed(Delta(0, "text"), 3) == [message.encode()]
@@ -67,7 +66,7 @@ def test_an_error_before_anything_else_is_a_refusal(error: Exception, kind: type
     assert type(encoder.failure) is kind
 
 
-@pytest.mark.parametrize(("error", "kind", "message"), ERRORS)
+@each_row(("error", "kind", "message"), ERRORS)
 def test_an_error_later_comes_after_what_was_good(error: Exception, kind: type[LmiError], message: str) -> None:
     encoder = Guarded(error, b"one", b"two")
     assert encoder.feed(Delta(0, "text"), 3) == [b"one", b"two", f"3 {message}".encode()]
@@ -76,7 +75,7 @@ def test_an_error_later_comes_after_what_was_good(error: Exception, kind: type[L
     assert type(encoder.failure) is kind
 
 
-@pytest.mark.parametrize("error", [UserCodeError("bad"), ValueError("bad")])
+@each_row("error", [UserCodeError("bad"), ValueError("bad")])
 def test_where_the_dialect_fails_too_there_is_a_plain_line(error: Exception) -> None:
     encoder = Guarded(error, b"one", broken=True)
     records = encoder.feed(Delta(0, "text"))

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import json
-import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ...kit.api.types import Delta, Finish, Request, Started
+from ...kit.api.types import Delta, EngineEvent, Finish, Started
 from ...kit.djl import hosting
-from ...kit.user_code.service import ScriptedService
+from ...kit.user_code.service import MakeScripted, ScriptedService
+from ...kit.waiting import until
 
 END = Finish("eos", generated_tokens=1)
 HEADER = "x-amzn-sagemaker-session-id"
@@ -94,26 +93,15 @@ def write(request_output: TextGenerationOutput, session=None) -> str:
 class Place:
     """A service with user code, on an engine that answers at once."""
 
-    def __init__(self, folder: Path, source: str, **options: str) -> None:
-        self.folder = folder
-        files = {f"{folder.name.replace('-', '_')}.py": source}
-        name = next(iter(files)).removesuffix(".py")
-        given = {option: text.replace("mine:", f"{name}:") for option, text in options.items()}
-        self.scripted = ScriptedService(folder, files, {"sessions_path": "sessions", **given})
-        self.scripted.engine.submit_then = [Started(1, text="Hi"), Delta(0, "there", (), END)]
+    def __init__(self, made: ScriptedService) -> None:
+        self.made = made
 
     def ask(self, body: object, session: str = "") -> tuple[int, Any, dict[str, str]]:
         """Status, body and headers."""
         headers = {HEADER: session} if session else {}
         attributes = {"X-Amzn-SageMaker-Session-Id": session} if session else {}
-        request = Request(json.dumps(body).encode(), headers=headers, attributes=attributes)
-        opened = self.scripted.service.open(request)
-        deadline = time.monotonic() + 30
-        while not opened.finished:
-            assert time.monotonic() < deadline
-            time.sleep(0.001)
-        text = opened.take_all().decode()
-        return opened.call.reply.status, told(text), dict(opened.call.reply.headers)
+        ended = self.made.ended(body, headers, attributes=attributes)
+        return ended.call.reply.status, told(ended.take_all().decode()), dict(ended.call.reply.headers)
 
     def new(self) -> str:
         status, _, headers = self.ask({"requestType": "NEW_SESSION"})
@@ -128,21 +116,21 @@ def told(text: str) -> Any:
         return text
 
 
+Make = Callable[..., Place]
+
+
 @pytest.fixture
-def make(tmp_path: Path) -> Iterator[Callable[..., Place]]:
-    made: list[Place] = []
+def make(scripted: MakeScripted) -> Make:
+    def one(source: str, file: str = "mine_in_a_session.py", **options: str) -> Place:
+        given = {option: text.replace("mine:", "mine_in_a_session:") for option, text in options.items()}
+        then: list[EngineEvent] = [Started(1, text="Hi"), Delta(0, "there", (), END)]
+        return Place(scripted({file: source}, then=then, sessions_path="sessions", **given))
 
-    def one(source: str, **options: str) -> Place:
-        made.append(Place(tmp_path, source, **options))
-        return made[-1]
-
-    yield one
-    for place in made:
-        place.scripted.service.close()
+    return one
 
 
 @pytest.mark.parametrize(("read", "write"), [("count", "tell"), ("count_awaited", "tell_by_name")])
-def test_formatters_that_take_a_session(make: Callable[..., Place], read: str, write: str) -> None:
+def test_formatters_that_take_a_session(make: Make, read: str, write: str) -> None:
     place = make(FORMATTERS, input_formatter=f"mine:{read}", output_formatter=f"mine:{write}")
     # Requests about sessions are not theirs.
     one, two = place.new(), place.new()
@@ -159,19 +147,19 @@ def test_formatters_that_take_a_session(make: Callable[..., Place], read: str, w
     assert place.ask({"requestType": "CLOSE"}, one)[1] == {"result": f"Session {one} closed"}
 
 
-def test_one_that_takes_none_is_called_as_ever(make: Callable[..., Place]) -> None:
+def test_one_that_takes_none_is_called_as_ever(make: Make) -> None:
     place = make(FORMATTERS, input_formatter="mine:without")
     assert place.ask({"inputs": "Hi"}, place.new())[0] == 200
 
 
-def test_what_it_does_wrong_is_told(make: Callable[..., Place]) -> None:
+def test_what_it_does_wrong_is_told(make: Make) -> None:
     place = make(FORMATTERS, input_formatter="mine:fails")
     status, body, _ = place.ask({"inputs": "Hi"}, place.new())
     assert status == 424
     assert body["error"].startswith("session: key: expected bytes, a NumPy array")
 
 
-def test_a_dialect_has_the_requests_session(make: Callable[..., Place]) -> None:
+def test_a_dialect_has_the_requests_session(make: Make) -> None:
     place = make(DIALECT, output_formatter="mine:Diary")
     session = place.new()
     assert place.ask({"tell": 1}, session)[1] == {"told": [1]}
@@ -185,7 +173,7 @@ def test_a_dialect_has_the_requests_session(make: Callable[..., Place]) -> None:
 
 
 @pytest.mark.skipif(hosting.available() is not None, reason=str(hosting.available()))
-def test_formatters_of_rolling_batch(make: Callable[..., Place]) -> None:
+def test_formatters_of_rolling_batch(make: Make) -> None:
     with hosting.djl_python():
         place = make(TOKENS, input_formatter="mine:read", output_formatter="mine:write")
         session = place.new()
@@ -211,16 +199,11 @@ def handle(inputs: Input, session=None):
 
 
 @pytest.fixture
-def handled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
+def handled(make: Make) -> Iterator[Place]:
     if (missing := hosting.available()) is not None:
         pytest.skip(missing)
-    (tmp_path / "model.py").write_text(HANDLE)
-    monkeypatch.setattr(sys, "path", list(sys.path))
     with hosting.djl_python():
-        place = Place(tmp_path, "", entryPoint="lmi.handler")
-        yield place
-        place.scripted.service.close()
-    sys.modules.pop("model", None)
+        yield make(HANDLE, "model.py", entryPoint="lmi.handler")
 
 
 def test_a_handle_has_the_requests_session(handled: Place) -> None:
@@ -233,16 +216,13 @@ def test_a_handle_has_the_requests_session(handled: Place) -> None:
     assert (status, body["error"]) == (424, f"Input parsing failed: session not found: {session}")
 
 
-def test_a_new_session_of_a_handle_is_told_unless_it_refuses(handled: Place) -> None:
+def test_a_new_session_of_a_handle_is_told_unless_it_refuses(handled: Place, tmp_path: Path) -> None:
     for body in ({"told": 1}, {"inputs": "Hi"}):
         assert "; Expires=" in handled.ask(body, "NEW_SESSION")[2][NEW]
-    before = len(list((handled.folder / "sessions").iterdir()))
+    before = len(list((tmp_path / "sessions").iterdir()))
     status, _, headers = handled.ask({"refused": 1}, "NEW_SESSION")
     assert (status, NEW in headers) == (403, False)
-    deadline = time.monotonic() + 30
-    while len(list((handled.folder / "sessions").iterdir())) != before:
-        assert time.monotonic() < deadline
-        time.sleep(0.001)
+    until(lambda: len(list((tmp_path / "sessions").iterdir())) == before)
 
 
 SAGEMAKER = """
@@ -258,12 +238,6 @@ def output_fn(prediction, accept, session=None):
 """
 
 
-def test_sagemakers_functions_that_take_a_session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "model.py").write_text(SAGEMAKER)
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    place = Place(tmp_path, "", entryPoint="lmi.handler")
-    try:
-        assert place.ask({"inputs": "Hi"}, place.new())[1] == {"seen": "Hi"}
-    finally:
-        place.scripted.service.close()
-        sys.modules.pop("model", None)
+def test_sagemakers_functions_that_take_a_session(make: Make) -> None:
+    place = make(SAGEMAKER, "model.py", entryPoint="lmi.handler")
+    assert place.ask({"inputs": "Hi"}, place.new())[1] == {"seen": "Hi"}

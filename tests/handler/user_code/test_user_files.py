@@ -87,12 +87,6 @@ async def test_reset_rollingbatch_aborts_what_was_running(demo_model: Path, tmp_
     assert (directory / "seen").read_text() == "1"
 
 
-def test_a_misspelt_option_fails_the_start(demo_model: Path, tmp_path: Path) -> None:
-    directory = model_directory(demo_model, tmp_path / "model", {"option.tensor_paralel_degree": "2"})
-    with pytest.raises(hosting.HostError, match="tensor_parallel_degree"):
-        djl_host(directory, tmp_path / "log", mode="rolling")
-
-
 def test_the_cause_of_a_failed_start_reaches_the_host(demo_model: Path, tmp_path: Path) -> None:
     directory = model_directory(demo_model, tmp_path / "model", {"option.max_model_length": "2"})
     with pytest.raises(hosting.HostError, match=r"Failed to initialize model: .*max_model_len\b"):

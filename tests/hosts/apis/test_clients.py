@@ -37,10 +37,9 @@ TOLD: dict[str, Any] = {
     "short_call": question("tool_call").prompt,
     "json": {"prompt": DATA.prompt, "schema": JSON_SCHEMA, "answer": json.loads(DATA.answer)},
 }
-CHECKS = {"anthropic_client.py": 34, "responses_client.py": 25, "tokens_client.py": 6}
+CHECKS = {"anthropic_client.py": 24, "responses_client.py": 21, "tokens_client.py": 12}
 """How many there are at least in each script."""
-WAYS = [("server", "path"), ("server", "route"), ("rolling", "route"), ("async", "route")]
-OWN_ERRORS = ["an_errors_body", "a_tool_runner"]
+OWN_ERRORS = ["an_errors_body"]
 """Checks that need the body of an error, which in rolling batch and async mode is DJL Serving's (docs/clients.md)."""
 
 
@@ -54,20 +53,22 @@ def found(script: str, host: Host, way: str, **told: Any) -> None:
 
 
 @pytest.mark.parametrize("script", CHECKS)
-@pytest.mark.parametrize(("kind", "way"), WAYS)
-def test_checks(hosts: HostPool, kind: str, way: str, script: str) -> None:
-    found(script, hosts.get(kind), way, store=False, bodies=kind == "server")
-
-
-@pytest.mark.parametrize(("kind", "way"), WAYS)
-def test_responses_that_are_kept(hosts: HostPool, kind: str, way: str) -> None:
-    """Behind DJL Serving by the one worker that there is."""
-    found("responses_client.py", hosts.get(kind, KEEPING), way, store=True, bodies=kind == "server")
-
-
-KEEPING = {**CHAT, "option.response_store": "true"}
+def test_checks_by_path(hosts: HostPool, script: str) -> None:
+    """On the local server."""
+    found(script, hosts.get("server"), "path", store=False, bodies=True)
 
 
 @pytest.mark.parametrize("script", CHECKS)
-def test_whole_answers_of_dynamic_batches(hosts: HostPool, script: str) -> None:
-    found(script, hosts.get("dynamic"), "route", store=False, bodies=True)
+def test_checks_by_route(hosts: HostPool, script: str) -> None:
+    found(script, hosts.get("rolling"), "route", store=False, bodies=False)
+
+
+def test_responses_that_are_kept(hosts: HostPool) -> None:
+    """Behind DJL Serving by the one worker that there is."""
+    found(
+        "responses_client.py",
+        hosts.get("async", {**CHAT, "option.response_store": "true"}),
+        "route",
+        store=True,
+        bodies=False,
+    )

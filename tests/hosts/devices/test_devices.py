@@ -19,10 +19,9 @@ import psutil
 import pytest
 
 from ...demo.model import QUESTIONS
-from ...kit.djl import hosting
-from ...kit.faults.kills import ENDLESS, alive, ask, end, family, note, ping, well
+from ...kit.faults.kills import ENDLESS, alive, ask, end, family, note, ping, served, well
 from ...kit.hosts.follower import LOOPBACK, Follower, two_hosts
-from ...kit.hosts.host import Client, Host, Streamed, begun, client, engine_process, eventually, start
+from ...kit.hosts.host import Host, Streamed, begun, client, engine_process, eventually, running
 from ...kit.models.adapted import Adapted, adapted, adapted_directory
 
 pytestmark = [pytest.mark.engine, pytest.mark.djl, pytest.mark.anyio, pytest.mark.once]
@@ -85,8 +84,6 @@ def spread(
     request: pytest.FixtureRequest, demo_model: Path, adapters: Adapted, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Spread]:
     way, kind = request.param
-    if kind != "server" and (missing := hosting.available()):
-        pytest.skip(missing)
     folder = tmp_path_factory.mktemp(kind)
     properties = {**WAYS[way], "option.sessions_path": str(folder / "sessions")}
     if way in HOSTS:
@@ -98,8 +95,7 @@ def spread(
         if way in HOSTS:
             follower = Follower(directory, folder / "follower.log")
             stack.callback(follower.stop)
-        host = start(kind, directory, folder / "log", environment=LOOPBACK)
-        stack.callback(host.stop)
+        host = stack.enter_context(running(kind, directory, folder / "log", environment=LOOPBACK))
         yield Spread(way, kind, host, follower, adapters)
 
 
@@ -181,8 +177,3 @@ def victim(spread: Spread, processes: list[psutil.Process]) -> psutil.Process:
     """The one that is to be killed."""
     titles = {" ".join(process.cmdline()).strip(): process for process in processes}
     return titles[VICTIMS[spread.way]]
-
-
-async def served(http: Client) -> bool:
-    await asyncio.sleep(0.2)
-    return well(await ask(http))

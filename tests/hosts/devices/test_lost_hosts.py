@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from ...kit.faults.kills import ENDLESS, alive, ask, end, family, well
+from ...kit.faults.kills import ENDLESS, alive, end, family, served
 from ...kit.hosts.follower import LOOPBACK, Follower, two_hosts
 from ...kit.hosts.host import Client, Host, Server, Streamed, begun, client, engine_process, eventually, model_directory
 
@@ -53,11 +53,6 @@ def pair(demo_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     yield both
     both.follower.stop()
     leader.stop()
-
-
-async def served(http: Client) -> bool:
-    await asyncio.sleep(0.2)
-    return well(await ask(http))
 
 
 async def streaming(http: Client) -> tuple[Streamed, asyncio.Task[Streamed]]:

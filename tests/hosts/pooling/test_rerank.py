@@ -1,24 +1,21 @@
-"""Ranks, scores and classes on every host: by path on the local server, by `route=` in the modes of the DJL engine."""
+"""Ranks, scores and classes on the local server, by path and by `route=`."""
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
 
 from ...kit.clients.scripts import run_client
-from ...kit.djl import hosting
-from ...kit.hosts.host import Host, client, model_directory, start
+from ...kit.hosts.host import Host, model_directory, running
 from ...kit.models.scoring import ScoreReference, build_cross_encoder
 from ...kit.pages import blocks_of
 from ...kit.paths import DOCS
 
-pytestmark = [pytest.mark.engine, pytest.mark.djl]
+pytestmark = pytest.mark.engine
 
 QUERY = "what is a panda?"
 DOCUMENTS = ["hi", "a bear of china", "it is not", "the giant panda lives in china.", "0 1 2"]
@@ -34,21 +31,12 @@ def reference(bert: Path) -> ScoreReference:
     return ScoreReference(bert)
 
 
-@pytest.fixture(scope="module", params=["server", "rolling", "async", "dynamic"])
-def host(request: pytest.FixtureRequest, bert: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
-    kind = request.param
-    if kind != "server" and (missing := hosting.available()):
-        pytest.skip(missing)
-    folder = tmp_path_factory.mktemp(kind)
+@pytest.fixture(scope="module")
+def host(bert: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
+    folder = tmp_path_factory.mktemp("rerank")
     properties = {"option.task": "text-ranking", "option.max_model_len": "", "option.served_model_name": "tiny"}
-    running = start(kind, model_directory(bert, folder / "model", properties), folder / "log")
-    yield running
-    running.stop()
-
-
-def kind_of(request: pytest.FixtureRequest) -> str:
-    """Which host the test runs on."""
-    return str(request.node.callspec.params["host"])
+    with running("server", model_directory(bert, folder / "model", properties), folder / "log") as host:
+        yield host
 
 
 def post(host: Host, body: object, path: str = "/invocations") -> httpx.Response:
@@ -59,12 +47,12 @@ def order(scores: list[float]) -> list[int]:
     return sorted(range(len(scores)), key=lambda index: -scores[index])
 
 
-def test_the_clients_checks(host: Host, request: pytest.FixtureRequest, reference: ScoreReference) -> None:
+def test_the_clients_checks(host: Host, reference: ScoreReference) -> None:
     """Each by its path, or by its route."""
     scores = [reference.score(QUERY, document) for document in DOCUMENTS]
     logits = [reference.logits(QUERY, document)[0] for document in DOCUMENTS]
     told = {"query": QUERY, "documents": DOCUMENTS, "order": order(scores), "scores": scores, "logits": logits}
-    for way in ("path", "route") if kind_of(request) == "server" else ("route",):
+    for way in ("path", "route"):
         found = run_client("rerank_client.py", host.url, way, told)
         assert len(found) >= 10
         assert {name: fault for name, fault in found.items() if fault} == {}
@@ -83,24 +71,8 @@ def test_by_the_body(host: Host, reference: ScoreReference) -> None:
     assert post(host, {"input": "hi"}).json()["data"][0]["num_classes"] == 1
 
 
-@pytest.mark.anyio
-async def test_requests_at_once(host: Host, reference: ScoreReference) -> None:
-    """Each gets its own, and a bad one hurts no other."""
-    bodies: list[dict[str, Any]] = [{"query": text, "documents": [*DOCUMENTS, "x"]} for text in DOCUMENTS * 4]
-    bodies.insert(7, {"query": "a", "documents": ["b", "c d " * 100]})
-    async with client(host) as clients:
-        answers = await asyncio.gather(*(clients.post(body) for body in bodies))
-    assert "query: prompt is too long: " in json.dumps(answers.pop(7).json())
-    for query, answer in zip(DOCUMENTS * 4, answers, strict=True):
-        scores = [reference.score(query, document) for document in (*DOCUMENTS, "x")]
-        found = {one["index"]: one["relevance_score"] for one in answer.json()["results"]}
-        assert [found[index] for index in range(len(scores))] == pytest.approx(scores, abs=1e-4)
-
-
-def test_the_documented_requests(host: Host, request: pytest.FixtureRequest) -> None:
+def test_the_documented_requests(host: Host) -> None:
     """Each body of the page is answered, and with the keys that are shown."""
-    if kind_of(request) != "server":
-        pytest.skip("the page's paths are the local server's")
     blocks = [json.loads(block.text) for block in blocks_of(DOCS / "rerank.md") if block.language == "json"]
     assert len(blocks) >= 8
     paths = ["/v1/rerank", "/score", "/classify", "/rerank", "/predict"]

@@ -13,7 +13,7 @@ import pytest
 
 from ...kit.api.handler import started_service
 from ...kit.api.types import Delta, Finish, Request, Started
-from ...kit.clients.bridge import Bridge, serving
+from ...kit.clients.bridge import Bridge, found_by, serving
 from ...kit.clients.scripts import OURS, run_python
 from ...kit.hosts.host import Host
 from ...kit.pages import PAGES, blocks_of
@@ -28,13 +28,7 @@ HEADER = "x-amzn-sagemaker-session-id"
 @pytest.mark.hosts
 def test_boto3s_calls(chat_server: Host) -> None:
     with serving(Bridge(chat_server.url).app) as url:
-        variables = {
-            "AWS_ENDPOINT_URL_SAGEMAKER_RUNTIME": url,
-            "AWS_ACCESS_KEY_ID": "none",
-            "AWS_SECRET_ACCESS_KEY": "none",
-            "AWS_DEFAULT_REGION": "us-east-1",
-        }
-        assert run_python(OURS, ["-c", CALLS], variables) == "William Shakespeare wrote Hamlet.\n"
+        assert run_python(OURS, ["-c", CALLS], found_by(url)) == "William Shakespeare wrote Hamlet.\n"
 
 
 def test_formatters(tmp_path: Path) -> None:

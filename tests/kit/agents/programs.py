@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from ..packages import installed
-from ..paths import AGENT_SCRIPTS, REQUIRED, ROOT
+from ..packages import installed, missing
+from ..paths import AGENT_SCRIPTS, ROOT
 
 __all__ = ["Ran", "mcp_server", "node_modules", "python_of", "run"]
 
@@ -84,7 +84,7 @@ def run(
 def node_modules() -> Path:
     """Where the programs from npm are."""
     if shutil.which("node") is None:
-        _missing("node is not on PATH")
+        missing("node is not on PATH", "agents")
     return installed("agents", "agents")
 
 
@@ -97,11 +97,5 @@ def python_of(environment: str) -> Path:
     """The interpreter of .venv-`environment`."""
     python = ROOT / f".venv-{environment}" / "bin" / "python"
     if not python.exists():
-        _missing(f".venv-{environment} is missing: `make agents` builds it")
+        missing(f".venv-{environment} is missing: `make agents` builds it", "agents")
     return python
-
-
-def _missing(why: str) -> None:
-    if "agents" in REQUIRED:
-        pytest.fail(why)
-    pytest.skip(why)

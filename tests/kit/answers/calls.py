@@ -15,11 +15,12 @@ __all__ = ["ASKED", "CALLING", "Answered", "Calling", "legacy", "streamed_legacy
 
 @dataclass
 class Answered:
-    """What came: the calls, with their arguments as text, other text, and why the answer ended."""
+    """What came: the calls, with their arguments as text, other text, why the answer ended, and what was thought."""
 
     calls: list[JoinedCall]
     text: str
     ended: str
+    reasoning: str = ""
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,7 @@ def whole_chat(given: list[bytes]) -> Answered:
     message = choice["message"]
     calls = message.get("tool_calls") or ()
     made = [JoinedCall(call["id"], call["function"]["name"], call["function"]["arguments"]) for call in calls]
-    return Answered(made, message["content"] or "", choice["finish_reason"])
+    return Answered(made, message["content"] or "", choice["finish_reason"], message.get("reasoning") or "")
 
 
 def streamed_chat(given: list[bytes]) -> Answered:
@@ -75,7 +76,8 @@ def streamed_chat(given: list[bytes]) -> Answered:
         for call in delta.get("tool_calls") or ()
     )
     (ended,) = [choice["finish_reason"] for choice in choices if choice["finish_reason"]]
-    return Answered(calls, "".join(delta.get("content") or "" for delta in deltas), ended)
+    text, reasoning = ("".join(delta.get(name) or "" for delta in deltas) for name in ("content", "reasoning"))
+    return Answered(calls, text, ended, reasoning)
 
 
 def legacy(given: list[bytes]) -> Answered:
@@ -103,9 +105,10 @@ def anthropic(message: Any) -> Answered:
         for block in blocks
         if block["type"] == "tool_use"
     ]
-    return Answered(
-        calls, "".join(block["text"] for block in blocks if block["type"] == "text"), message["stop_reason"]
+    text, reasoning = (
+        "".join(block[kind] for block in blocks if block["type"] == kind) for kind in ("text", "thinking")
     )
+    return Answered(calls, text, message["stop_reason"], reasoning)
 
 
 def responses(body: Any) -> Answered:
@@ -115,18 +118,25 @@ def responses(body: Any) -> Answered:
         for item in items
         if item["type"] == "function_call"
     ]
-    texts = [part["text"] for item in items if item["type"] == "message" for part in item["content"]]
-    return Answered(calls, "".join(texts), body["status"])
+    text, reasoning = (
+        "".join(part["text"] for item in items if item["type"] == kind for part in item["content"])
+        for kind in ("message", "reasoning")
+    )
+    return Answered(calls, text, body["status"], reasoning)
 
 
 def streamed_responses(given: list[bytes]) -> Answered:
     events = records(given)
     found = responses(events[-1]["response"])
-    deltas: dict[str, str] = {}
+    deltas: dict[str, dict[str, str]] = {"output_text": {}, "reasoning_text": {}, "function_call_arguments": {}}
     for event in events:
-        if event["type"] == "response.function_call_arguments.delta":
-            deltas[event["item_id"]] = deltas.get(event["item_id"], "") + event["delta"]
-    assert [*deltas.values()] == [call.text for call in found.calls if call.text]
+        _, kind, *end = event["type"].split(".")
+        if kind in deltas and end == ["delta"]:
+            pieces = deltas[kind]
+            pieces[event["item_id"]] = pieces.get(event["item_id"], "") + event["delta"]
+    assert [*deltas["function_call_arguments"].values()] == [call.text for call in found.calls if call.text]
+    texts = ["".join(deltas[kind].values()) for kind in ("output_text", "reasoning_text")]
+    assert texts == [found.text, found.reasoning]
     return found
 
 

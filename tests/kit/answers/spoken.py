@@ -42,6 +42,15 @@ class Spoken:
     accept: str = ""
 
     @property
+    def headers(self) -> dict[str, str]:
+        """Those of a request to /invocations, whose custom attribute names the dialect."""
+        return {
+            "content-type": JSON,
+            "X-Amzn-SageMaker-Custom-Attributes": f"dialect={self.dialect}",
+            "accept": self.accept or "*/*",
+        }
+
+    @property
     def stream(self) -> Body:
         """The body of the same request for a stream."""
         return {**self.whole, "stream": True}

@@ -7,8 +7,9 @@ import pytest
 from lmi.formatters.anthropic.found import FoundTools
 from lmi.formatters.azure.request import PARTS as AZURE_PARTS
 from lmi.formatters.common.forms import Tagged
-from lmi.formatters.common.kinds import Boolean, Filled, Integer, Nested
+from lmi.formatters.common.kinds import Anything, Boolean, Filled, Integer, Nested, Texts
 from lmi.formatters.common.kinds import Text as TextKind
+from lmi.formatters.common.prompts import Ids, Prompts
 from lmi.formatters.conversation.builder import Builder
 from lmi.formatters.conversation.carried import carried, uncarried
 from lmi.formatters.conversation.content import Content, Contents
@@ -19,6 +20,7 @@ from lmi.model.conversation import Call, Image, Message, Part, Text
 __all__ = [
     "AZURE_PARTS",
     "OPENAI_PARTS",
+    "Anything",
     "Boolean",
     "Builder",
     "Call",
@@ -26,14 +28,17 @@ __all__ = [
     "Contents",
     "Filled",
     "FoundTools",
+    "Ids",
     "Image",
     "Integer",
     "Message",
     "Nested",
     "Part",
+    "Prompts",
     "Tagged",
     "Text",
     "TextKind",
+    "Texts",
     "carried",
     "forget_former_use",
     "uncarried",

@@ -30,12 +30,10 @@ from lmi.formatters.common import body_size, fields, json_body
 from lmi.formatters.common.fields import MAX_LOGGED_NAMES, Parameter
 from lmi.formatters.common.guides import GUIDES
 from lmi.formatters.common.json_body import read_json
-from lmi.formatters.common.kinds import Integer, read_field
+from lmi.formatters.common.kinds import Integer
 from lmi.formatters.conversation.content import MAX_MESSAGES
 from lmi.formatters.conversation.tools import TOOLS as MAX_TOOLS
 from lmi.formatters.lmi.parameters import ROWS as LMI_ROWS
-from lmi.formatters.lmi.parameters import TABLE as LMI_TABLE
-from lmi.formatters.lmi.schemas import ALIASES as LMI_ALIASES
 from lmi.formatters.openai.parameters import (
     CHAT_ROWS,
     CHAT_TABLE,
@@ -57,9 +55,7 @@ __all__ = [
     "GENERATING",
     "GUIDES",
     "LARGE",
-    "LMI_ALIASES",
     "LMI_ROWS",
-    "LMI_TABLE",
     "MAX_DOCUMENTS",
     "MAX_LOGGED_NAMES",
     "MAX_MESSAGES",
@@ -85,7 +81,6 @@ __all__ = [
     "named",
     "openai",
     "parse",
-    "read_field",
     "read_json",
     "receive",
     "refusal",

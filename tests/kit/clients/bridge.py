@@ -208,6 +208,19 @@ def serving(app: ASGIApp) -> Iterator[str]:
             thread.join(30)
 
 
+def found_by(url: str) -> dict[str, str]:
+    """The variables by which boto3 finds a bridge, and nothing else of AWS."""
+    return {
+        "AWS_ENDPOINT_URL_SAGEMAKER_RUNTIME": url,
+        "AWS_ACCESS_KEY_ID": "none",
+        "AWS_SECRET_ACCESS_KEY": "none",
+        "AWS_DEFAULT_REGION": "us-east-1",
+        "AWS_REGION": "us-east-1",
+        "AWS_EC2_METADATA_DISABLED": "true",
+        "AWS_MAX_ATTEMPTS": "1",
+    }
+
+
 def runtime(url: str) -> Any:
     """boto3's client of the runtime API at `url`. It asks once: what fails is not tried again."""
     session = boto3.Session(aws_access_key_id="none", aws_secret_access_key="none", region_name="us-east-1")

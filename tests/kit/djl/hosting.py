@@ -9,7 +9,6 @@ into `.cache/djl-host/` under the repository root, in a folder named after the h
 
 from __future__ import annotations
 
-import fcntl
 import functools
 import hashlib
 import os
@@ -20,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +29,7 @@ from uuid import uuid4
 
 from lmi.model.process.group import PROCESS_GROUP
 
+from ..packages import locked
 from ..paths import CACHE as PROJECT_CACHE
 from ..paths import REQUIRED
 
@@ -107,9 +107,7 @@ def built() -> Build:
     build = Build(CACHE / _fingerprint())
     if build.folder.is_dir():
         return build
-    CACHE.mkdir(parents=True, exist_ok=True)
-    with (CACHE / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with locked(CACHE / "lock"):
         if not build.folder.is_dir():
             _compile(build.folder)
     return build
@@ -164,31 +162,16 @@ class DjlHost:
         timeout: float = 180.0,
         temporary: Path | None = None,
     ) -> None:
-        build = built()
         self.log = log
         # The worker's socket is <java.io.tmpdir>/djl_sock.19000: a folder for each host, and a short path (107 bytes).
         self._folder = temporary or Path(tempfile.mkdtemp(prefix="djl-"))
         self._keep = temporary is not None
         self._token = uuid4().hex
-        inherited = {name: value for name, value in os.environ.items() if not name.startswith(_FOREIGN)}
-        variables = {
-            **inherited,
-            "PYTHON_EXECUTABLE": str(python),
-            "PYTHONUNBUFFERED": "1",
-            "OPT_OUT_TRACKING": "true",
-            "SERVING_FEATURES": "vllm",  # as in the LMI container: what option.rolling_batch=auto becomes
-            "DJL_CACHE_DIR": str(CACHE / "djl"),
-            "ENGINE_CACHE_DIR": str(CACHE / "djl"),
-            **(environment or {}),
-            MARK: self._token,
-        }
-        command = ["java", *_JAVA_FLAGS, f"-Djava.io.tmpdir={self._folder}", "-cp", build.classpath]
-        command += ["lmi.testhost.Host", str(model_dir.resolve())]
-        command += [f"{key}={value}" for key, value in (properties or {}).items()]
+        command, variables = self._command(model_dir, python, environment or {}, properties or {})
         with log.open("wb") as out:
             self._process = subprocess.Popen(
                 command,
-                env=variables,
+                env={**variables, MARK: self._token},
                 stdin=subprocess.PIPE,  # never written: the host ends with us, whatever happens to us
                 stdout=out,
                 stderr=subprocess.STDOUT,
@@ -199,6 +182,25 @@ class DjlHost:
         except BaseException:
             self.stop()
             raise
+
+    def _command(
+        self, model_dir: Path, python: Path, environment: Mapping[str, str], properties: Mapping[str, str]
+    ) -> tuple[Sequence[str], Mapping[str, str]]:
+        """What is started, and its environment."""
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith(_FOREIGN)}
+        variables = {
+            **inherited,
+            "PYTHON_EXECUTABLE": str(python),
+            "PYTHONUNBUFFERED": "1",
+            "OPT_OUT_TRACKING": "true",
+            "SERVING_FEATURES": "vllm",  # as in the LMI container: what option.rolling_batch=auto becomes
+            "DJL_CACHE_DIR": str(CACHE / "djl"),
+            "ENGINE_CACHE_DIR": str(CACHE / "djl"),
+            **environment,
+        }
+        command = ["java", *_JAVA_FLAGS, f"-Djava.io.tmpdir={self._folder}", "-cp", built().classpath]
+        command += ["lmi.testhost.Host", str(model_dir.resolve())]
+        return [*command, *(f"{key}={value}" for key, value in properties.items())], variables
 
     @property
     def url(self) -> str:

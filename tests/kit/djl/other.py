@@ -10,20 +10,15 @@ from __future__ import annotations
 import os
 import shlex
 import socket
-import subprocess
-import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
-from uuid import uuid4
 
 import httpx
 import psutil
 
-from lmi.model.process.group import PROCESS_GROUP
-
-from .hosting import MARK, DjlHost, HostError
+from .hosting import DjlHost, HostError
 
 COMMAND: Final = shlex.split(os.environ.get("LMI_DJL_HOST", ""))
 
@@ -31,41 +26,16 @@ COMMAND: Final = shlex.split(os.environ.get("LMI_DJL_HOST", ""))
 class OtherHost(DjlHost):
     """What COMMAND starts, with the interface of the test host."""
 
-    def __init__(
-        self,
-        model_dir: Path,
-        *,
-        python: Path,
-        log: Path,
-        environment: Mapping[str, str] | None = None,
-        properties: Mapping[str, str] | None = None,
-        timeout: float = 180.0,
-        temporary: Path | None = None,
-    ) -> None:
-        self.log = log
-        self._folder = temporary or Path(tempfile.mkdtemp(prefix="djl-"))
-        self._keep = temporary is not None
-        self._token = uuid4().hex
+    def _command(
+        self, model_dir: Path, python: Path, environment: Mapping[str, str], properties: Mapping[str, str]
+    ) -> tuple[Sequence[str], Mapping[str, str]]:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
-            self.port = int(probe.getsockname()[1])
+            self._port = int(probe.getsockname()[1])
         self._file = model_dir / "serving.properties"
         self._text = self._file.read_text() if self._file.exists() else ""
-        self._file.write_text(_merged(self._text, properties or {}))
-        with log.open("wb") as out:
-            self._process = subprocess.Popen(
-                [*COMMAND, str(self.port), str(model_dir), str(python)],
-                env={**os.environ, **(environment or {}), MARK: self._token},
-                stdin=subprocess.PIPE,
-                stdout=out,
-                stderr=subprocess.STDOUT,
-                **PROCESS_GROUP,
-            )
-        try:
-            self._wait_until_served(timeout)
-        except BaseException:
-            self.stop()
-            raise
+        self._file.write_text(_merged(self._text, properties))
+        return [*COMMAND, str(self._port), str(model_dir), str(python)], {**os.environ, **environment}
 
     @property
     def worker_pid(self) -> int:
@@ -81,14 +51,14 @@ class OtherHost(DjlHost):
         super().stop()
         self._file.write_text(self._text)
 
-    def _wait_until_served(self, timeout: float) -> None:
+    def _wait_until_ready(self, timeout: float) -> int:
         end = time.monotonic() + timeout
         while time.monotonic() < end:
             if self._process.poll() is not None:
                 raise HostError(f"the host did not start: it ended with {self._process.returncode}\n{self.log_tail()}")
             try:
-                if httpx.get(f"{self.url}/ping", timeout=5).status_code == 200:
-                    return
+                if httpx.get(f"http://127.0.0.1:{self._port}/ping", timeout=5).status_code == 200:
+                    return self._port
             except httpx.TransportError:
                 time.sleep(0.1)
         raise HostError(f"the host was not ready after {timeout:.0f} s\n{self.log_tail()}")

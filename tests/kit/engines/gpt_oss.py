@@ -5,8 +5,11 @@ from __future__ import annotations
 from functools import cache
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
 import msgspec
+
+from lmi.model.vllm.request.harmony.vocabulary import load_encoding
 
 from ..answers.openai import SETTINGS
 from ..api.engine import ChatRenderer, GuideBackends, renderer_of
@@ -45,7 +48,13 @@ def gpt_oss() -> ChatRenderer:
 def with_options(**options: Any) -> ChatRenderer:
     """That of an engine with these options."""
     folder = str(vocabulary("gptoss"))
-    return ChatRenderer(front(), msgspec.structs.replace(SETTINGS, model_dir=folder, model_id=folder, **options))
+    settings = msgspec.structs.replace(SETTINGS, model_dir=folder, model_id=folder, **options)
+    with patch("lmi.model.vllm.request.harmony.harmony.load_encoding", _encoding):
+        return ChatRenderer(front(), settings)
+
+
+_encoding = cache(load_encoding)
+"""Made once: of 200,000 tokens."""
 
 
 @cache

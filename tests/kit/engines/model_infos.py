@@ -9,7 +9,6 @@ is a matter of machines that run these tests. So the note is made in a process o
 
 from __future__ import annotations
 
-import fcntl
 import importlib.util
 import json
 import os
@@ -17,6 +16,8 @@ import subprocess
 import sys
 from importlib.metadata import distributions
 from pathlib import Path
+
+from ..packages import locked
 
 __all__ = ["note_model"]
 
@@ -40,11 +41,9 @@ def note_model(model_dir: Path, task: str = "") -> None:
         return
     root = Path(os.environ.get("VLLM_CACHE_ROOT") or Path.home() / ".cache" / "vllm") / "modelinfos"
     classes = json.loads((model_dir / "config.json").read_text())["architectures"]
-    root.mkdir(parents=True, exist_ok=True)
     # It lies with the notes themselves, so that whoever removes them removes it too.
     noted = root / f"{'-'.join(classes)}{task and '-'}{task}.lmi-tests"
-    with (root / "lmi-tests.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with locked(root / "lmi-tests.lock"):
         if noted.exists() and noted.read_text() == _version():
             return
         subprocess.run(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
+from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -28,11 +29,7 @@ class Prompts:
 
     def __init__(self, folder: Path, model: Body, **options: Any) -> None:
         """`model`: arguments of vLLM's EngineArgs; `options`: fields of Settings, as vLLM's server calls them too."""
-        from vllm import EngineArgs
-
-        made: Any = EngineArgs(model=str(folder), enforce_eager=True, load_format="dummy", **model)
-        self.config: Any = made.create_engine_config()
-        self.vllm: Any = renderer_of(self.config)
+        self.config, self.vllm = _rendering(str(folder), **model)
         self._settings = typed_settings(model_name="served")
         self._folder = str(folder)
         self.use(**options)
@@ -81,3 +78,15 @@ class Prompts:
     def text(self, tokens: list[int]) -> str:
         """Tokens as text."""
         return str(self.vllm.get_tokenizer().decode(tokens))
+
+
+@cache
+def _rendering(folder: str, **model: Any) -> tuple[Any, Any]:
+    """vLLM's configuration for a model, and its renderer, which tests share."""
+    from vllm import EngineArgs
+
+    # The class of the model is nothing to prompts, and takes vLLM ten seconds to look at: one for all.
+    one: Any = {"architectures": ["LlamaForCausalLM"]}
+    made: Any = EngineArgs(model=folder, enforce_eager=True, load_format="dummy", hf_overrides=one, **model)
+    config = made.create_engine_config()
+    return config, renderer_of(config)

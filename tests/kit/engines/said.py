@@ -25,8 +25,10 @@ class SaidEngine:
 
     def __init__(self, model_dir: Path, **options: str) -> None:
         self.settings = settings_of(model_dir, **options)
-        self.backend, self._core = backend(self.settings)
-        self.tokenizer: Any = self.backend._core.get_tokenizer()
+        self.backend, self._acting = backend(self.settings)
+        self.core: Any = self.backend._core
+        """vLLM's, as the backend has it."""
+        self.tokenizer: Any = self.core.get_tokenizer()
 
     def ids(self, text: str, *, letters: bool = False) -> list[int]:
         """The tokens of a text: as few as there may be, or one or more of each of its letters."""
@@ -48,7 +50,7 @@ class SaidEngine:
 
         whole: whether it ends its answer then; it is cut off otherwise, as by max_tokens.
         """
-        core = self._core
+        core = self._acting
         core.per_step, core.stops = per_step, whole
         core.tokens = [*answer, self.tokenizer.eos_token_id] if whole else [*answer]
         parsed = parse(dialect, dict(body), self.settings, headers=headers, path=path)

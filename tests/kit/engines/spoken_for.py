@@ -9,8 +9,9 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
+from lmi.model.backend import load_backend
 from lmi.model.options import Settings
-from lmi.model.vllm.engine import VllmEngine
+from tests.microbench.standin import client_is
 
 __all__ = ["Client", "engine_spoken_for"]
 
@@ -30,11 +31,13 @@ class Client:
 
     def say(self, *outputs: Any, copy: int = 0) -> None:
         """Sends EngineCoreOutputs of one step, as one of the model's copies."""
+        self.outputs_queue.put_nowait(self.encoded(*outputs, copy=copy))
+
+    def encoded(self, *outputs: Any, copy: int = 0) -> Any:
+        """That, as bytes."""
         from vllm.v1.engine import EngineCoreOutputs
 
-        self.outputs_queue.put_nowait(
-            self._encoder.encode(EngineCoreOutputs(engine_index=copy, outputs=[*outputs], timestamp=1.0))
-        )
+        return self._encoder.encode(EngineCoreOutputs(engine_index=copy, outputs=[*outputs], timestamp=1.0))
 
     async def get_output_async(self) -> Any:
         sent = await self.outputs_queue.get()
@@ -49,17 +52,12 @@ class Client:
     def shutdown(self) -> None: ...
 
 
-def engine_spoken_for(settings: Settings) -> tuple[VllmEngine, Client]:
-    """A backend that has begun, and what stands for its core's client. On a running event loop."""
-    from vllm.v1.engine import core_client
-
+def engine_spoken_for(settings: Settings, task: str = "generate") -> tuple[Any, Client]:
+    """A backend whose core can do a task of vLLM's, and what stands for its core's client. One that generates: on a
+    running event loop.
+    """
     client = Client()
-    clients: Any = core_client.EngineCoreClient
-    real = clients.make_async_mp_client
-    clients.make_async_mp_client = staticmethod(lambda executor_class, **_: client)
-    try:
-        engine = VllmEngine(settings)
-    finally:
-        clients.make_async_mp_client = staticmethod(real)
-    engine._core.tasks = ("generate",)
+    with client_is(client):
+        engine: Any = load_backend(settings)
+    engine._core.tasks = (task,)
     return engine, client

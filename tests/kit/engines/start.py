@@ -2,19 +2,20 @@
 
 in_process     a backend in the test's own process, stepped by hand (backends.py: run); vLLM's core has its own
 own_process    an engine in a process of its own, behind its client, as a host has it
-preparer       what makes vLLM's requests of generations, without the engine
+front          what makes vLLM's requests of generations, without the engine
 """
 
 from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, NamedTuple
 
 from lmi.model.backend import load_backend
 from lmi.model.options import Settings
 from lmi.model.process.client import EngineClient
+from lmi.model.vllm.core import Core
 from lmi.model.vllm.options import engine_arguments
 from lmi.model.vllm.request.chat import ChatRenderer
 from lmi.model.vllm.request.requests import Requests
@@ -23,10 +24,11 @@ from lmi.model.vllm.typical import Typical
 
 __all__ = [
     "EngineClient",
+    "Front",
     "engine_arguments",
+    "front",
     "in_process",
     "own_process",
-    "preparer",
 ]
 
 
@@ -57,42 +59,58 @@ class OnLoop:
     """A backend on an event loop, as tests that step it by hand see it: what is called on the loop, they wait for."""
 
     def __init__(self, backend: Any, loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> None:
-        self._backend = backend
-        self._on = loop
+        self.backend = backend
+        self.loop = loop
         self._thread = thread
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._backend, name)
+        return getattr(self.backend, name)
+
+    @property
+    def core(self) -> Core:
+        """vLLM's, as the backend has it."""
+        found: Core = self.backend._core
+        return found
 
     def add(self, prepared: Any) -> None:
         """As of its own number."""
-        self._call(self._backend.add, prepared.number, prepared)
+        self._call(self.backend.add, prepared.number, prepared)
 
     def abort(self, numbers: Sequence[int]) -> None:
-        self._call(self._backend.abort, numbers)
+        self._call(self.backend.abort, numbers)
 
     def step(self) -> list[Any]:
         """What the core sends next."""
-        return [*asyncio.run_coroutine_threadsafe(self._backend.receive(), self._on).result(60)]
+        return [*self.wait(self.backend.receive())]
 
-    def core_works(self) -> bool:
-        """Whether vLLM's core has anything to do: what it is still to be told, it has been told."""
-        asked = self._backend._core._client.call_utility_async("has_work")
-        return bool(asyncio.run_coroutine_threadsafe(asked, self._on).result(60))
+    def wait(self, call: Coroutine[Any, Any, Any]) -> Any:
+        """What a coroutine returns that runs on the loop."""
+        return asyncio.run_coroutine_threadsafe(call, self.loop).result(60)
+
+    def ask_core(self, utility: str) -> Any:
+        """What vLLM's core says to one of its own calls, by name: what it is still to be told, it has been told."""
+        client: Any = self.core._client
+        return self.wait(client.call_utility_async(utility))
+
+    @property
+    def unread(self) -> int:
+        """How many messages of the core's nobody has read yet."""
+        client: Any = self.core._client
+        return int(client.outputs_queue.qsize())
 
     def core_ends(self) -> bool:
         """Whether it soon has nothing to do any more."""
-        return any(not self.core_works() for _ in range(50))
+        return any(not self.ask_core("has_work") for _ in range(50))
 
     def close(self) -> None:
-        self._call(self._backend.close)
-        _end(self._on, self._thread)
+        self._call(self.backend.close)
+        _end(self.loop, self._thread)
 
     def _call(self, function: Callable[..., None], *arguments: Any) -> None:
         async def call() -> None:
             function(*arguments)
 
-        asyncio.run_coroutine_threadsafe(call(), self._on).result(60)
+        self.wait(call())
 
 
 def _end(loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> None:
@@ -106,9 +124,16 @@ def own_process(settings: Settings, **arguments: Any) -> EngineClient:
     return EngineClient(settings, **arguments)
 
 
-def preparer(settings: Settings) -> Requests:
-    """For generations without beams and adapters; its `_core` is vLLM's front, which has not been started."""
+class Front(NamedTuple):
+    """vLLM's core, which has not been started, and what makes its requests."""
+
+    core: Core
+    requests: Requests
+
+
+def front(settings: Settings) -> Front:
+    """For generations without beams and adapters."""
     core = make_core(settings)
     core.tasks = ("generate",)
     nothing: Any = None
-    return Requests(core, settings, ChatRenderer(core, settings), nothing, Typical(settings), nothing)
+    return Front(core, Requests(core, settings, ChatRenderer(core, settings), nothing, Typical(settings), nothing))

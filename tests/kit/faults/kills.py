@@ -159,6 +159,12 @@ def well(response: httpx.Response) -> bool:
     return response.status_code == 200 and response.json() == {"generated_text": ASKED.answer}
 
 
+async def served(http: Client) -> bool:
+    """Whether it is answered well now, a moment later."""
+    await asyncio.sleep(0.2)
+    return well(await ask(http))
+
+
 def note(**what: Any) -> None:
     """Writes a line for the record, where LMI_KILL_REPORT names a file."""
     if file := os.environ.get("LMI_KILL_REPORT"):

@@ -65,7 +65,6 @@ FAULTS: Mapping[str, tuple[Change, Mapping[str, str]]] = {
     "dtype": (nothing, {"dtype": "fp16", "quantize": "nosuch"}),
     "unsupported dtype": (nothing, {"quantize": "fp8", "dtype": "fp32"}),
     "context": (nothing, {"max_model_len": "100000"}),
-    "little KV cache": (nothing, {"kv_cache_memory_bytes": str(1 << 20)}),
     "few KV blocks": (nothing, {"num_gpu_blocks_override": "8", "block_size": "128"}),
     "too much KV cache": (nothing, {"kv_cache_memory_bytes": str(1 << 50)}),
     "tensor parallel": (nothing, {"tensor_parallel_degree": "64"}),

@@ -15,16 +15,17 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
 import httpx
 import psutil
+import pytest
 
-from ..djl import other
+from ..djl import hosting, other
 from ..djl.hosting import DjlHost
 from ..paths import ACTED, PARROT, PLAYED
 
@@ -184,7 +185,7 @@ def djl_host(
     modes = {
         "rolling": {"option.rolling_batch": "vllm"},
         "async": {"option.rolling_batch": "disable", "option.async_mode": "true"},
-        "dynamic": {"option.rolling_batch": "disable", "batch_size": "8", "max_batch_delay": "200"},
+        "dynamic": {"option.rolling_batch": "disable", "batch_size": "8", "max_batch_delay": "50"},
     }
     # Where nobody says how many, DJL Serving says 32 in async mode; many tests have more at once.
     size = {"OPTION_MAX_ROLLING_BATCH_SIZE": "256"} if mode == "async" else {}
@@ -218,6 +219,26 @@ def start(
         options = [f"--set={name.removeprefix('option.')}={value}" for name, value in (properties or {}).items()]
         return Server(model_dir, log, options, environment=environment)
     return djl_host(model_dir, log, mode=kind, properties=properties, environment=environment)
+
+
+@contextmanager
+def running(
+    kind: str,
+    model_dir: Path,
+    log: Path,
+    properties: Mapping[str, str] | None = None,
+    *,
+    parrot: bool = False,
+    environment: Mapping[str, str] | None = None,
+) -> Iterator[Host]:
+    """What `start` starts, until the end of the block. Skips the test where Java is missing."""
+    if kind != "server" and (missing := hosting.available()):
+        pytest.skip(missing)
+    host = start(kind, model_dir, log, properties, parrot=parrot, environment=environment)
+    try:
+        yield host
+    finally:
+        host.stop()
 
 
 def with_parrot() -> dict[str, str]:

@@ -6,7 +6,6 @@ import contextlib
 import json
 import socket
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -25,15 +24,9 @@ from lmi.handler.server.sockets import KEEP_ALIVE_S, bound_sockets
 
 from ..api.handler import started_service
 from ..user_code.engine import ScriptedEngine
+from ..waiting import until
 
 TIMEOUT = 30.0
-
-
-def until(condition: Callable[[], Any]) -> None:
-    deadline = time.monotonic() + TIMEOUT
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
 
 
 def discard_within(seconds: float, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -127,6 +120,13 @@ def serving(folder: Path) -> Iterator[Make]:
     finally:
         for one in servers:
             one.close()
+
+
+def ended(sock: socket.socket) -> bool:
+    """Whether the server ends the connection, without a further answer."""
+    with contextlib.suppress(ConnectionResetError):
+        return sock.recv(1) == b""
+    return True
 
 
 def answer(sock: socket.socket) -> tuple[int, dict[str, str], bytes]:

@@ -17,7 +17,7 @@ import pytest
 from ..djl import hosting
 from .host import Host, model_directory, start
 
-__all__ = ["CHAT", "HostPool"]
+__all__ = ["CHAT", "EVERY", "STREAMING", "HostPool"]
 
 LIMIT = 3
 CHAT: Mapping[str, str] = {
@@ -28,6 +28,11 @@ CHAT: Mapping[str, str] = {
     "option.structured_outputs_config": '{"disable_any_whitespace": true}',
 }
 """The demo model's parsers of tool calls and of reasoning: what every dialect can be asked with."""
+
+_ASYNC, _DYNAMIC = (pytest.param(kind, marks=[pytest.mark.once, pytest.mark.hosts]) for kind in ("async", "dynamic"))
+STREAMING = pytest.mark.parametrize("host", ["server", "rolling", _ASYNC], indirect=True)
+EVERY = pytest.mark.parametrize("host", ["server", "rolling", _ASYNC, _DYNAMIC], indirect=True)
+"""The hosts of what is marked `contract`: `make test` has the first two, `make test-hosts` the others."""
 
 Key = tuple[str, tuple[tuple[str, str], ...]]
 

@@ -7,10 +7,8 @@ import shutil
 import subprocess
 from pathlib import Path
 
-import pytest
-
-from ..packages import locked
-from ..paths import CACHE, REQUIRED, ROOT
+from ..packages import locked, missing
+from ..paths import CACHE, ROOT
 
 __all__ = ["STYLE", "packaged"]
 
@@ -37,7 +35,5 @@ def packaged(name: str) -> Path:
         )  # fmt: skip
     if done.returncode:
         why = f"{done.stdout}\n{done.stderr}"[-1000:]
-        if "models" in REQUIRED:
-            pytest.fail(why)
-        pytest.skip(why)
+        missing(why, "models")
     return FOLDER / name

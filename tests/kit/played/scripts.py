@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Heard", "Stage", "call", "thinking"]
+__all__ = ["Heard", "Stage", "call", "grown", "thinking"]
 
 MARK = re.compile(r"\[\[([a-z0-9-]+)\]\]")
 START, END = "<|im_start|>", "<|im_end|>"
@@ -53,6 +53,14 @@ class Heard:
     def last(self) -> str:
         """The last message of the prompt, without its role."""
         return _messages(self.prompt)[-1][1]
+
+
+def grown(heard: Sequence[Heard], count: int) -> Sequence[Heard]:
+    """Themselves, so many; each of the prompts goes on after what was said to the one before."""
+    assert len(heard) == count
+    for one, later in itertools.pairwise(heard):
+        assert later.prompt.startswith(one.prompt + one.said), f"{one}\n{later}"
+    return heard
 
 
 class Stage:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 
 from lmi.handler.api import (
@@ -21,6 +22,9 @@ from lmi.handler.api import (
 )
 
 Prepared = tuple[int, Generation, str]
+
+# With this, which an engine's process imports (crash_report.py), comes torch: three seconds of each start.
+sys.modules.setdefault("tvm_ffi", None)  # type: ignore[arg-type]
 
 
 class Echo:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from pathlib import Path
 
@@ -21,3 +22,6 @@ def forget(folder: Path) -> None:
     """As if nothing under `folder` had been imported."""
     for name in modules_in(folder):
         del sys.modules[name]
+    # Bytecode is told from what it was made of by the second and the size alone.
+    for cache in folder.rglob("__pycache__"):
+        shutil.rmtree(cache)

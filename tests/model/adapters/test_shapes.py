@@ -79,29 +79,34 @@ def test_one_line_for_each_kind_of_fault() -> None:
     assert layer == f"{first} is of a layer that the base does not have: it has 2 (41 more like that)"
 
 
-def test_heads_that_the_configuration_does_not_tell() -> None:
-    """Defaults differ between kinds, and between versions of a kind: nothing is said of them."""
-    base = {key: value for key, value in LLAMA.items() if "head" not in key} | {"model_type": "gemma3_text"}
-    assert faults(shapes_of({**LLAMA, "head_dim": 256}), base) == []
-    (fault,) = faults(shapes_of({**LLAMA, "hidden_size": 64, "head_dim": 256}, targets=["q_proj"]), base)
+def without(*names: str, **more: Any) -> dict[str, Any]:
+    """A llama's configuration that does not say all."""
+    return {key: value for key, value in LLAMA.items() if not any(name in key for name in names)} | more
+
+
+WIDE = {**LLAMA, "hidden_size": 64, "num_hidden_layers": 9}
+UNTOLD: dict[str, tuple[Shapes, dict[str, Any] | None]] = {
+    # Defaults differ between kinds, and between versions of a kind.
+    "heads": (shapes_of({**LLAMA, "head_dim": 256}), without("head", model_type="gemma3_text")),
+    "keys without groups": (shapes_of(without("key_value")), without("key_value")),
+    "keys of another kind": (shapes_of(), without("key_value", model_type="mistral")),
+    "no sizes": (shapes_of(WIDE), {**LLAMA, "hidden_size": "32", "num_hidden_layers": None, "intermediate_size": True}),
+    "no configuration": (shapes_of(WIDE), None),
+    "another kind": (shapes_of(WIDE), {**LLAMA, "model_type": "unheard-of"}),
+}
+
+
+@each_row("case", UNTOLD)
+def test_what_the_configuration_does_not_tell_is_not_judged(case: str) -> None:
+    assert faults(*UNTOLD[case]) == []
+
+
+def test_what_it_tells_is_judged_beside_that() -> None:
+    other = shapes_of({**LLAMA, "hidden_size": 64, "head_dim": 256}, targets=["q_proj"])
+    (fault,) = faults(other, without("head", model_type="gemma3_text"))
     assert "but the base has 32 inputs there" in fault
-
-
-def test_a_llama_without_groups_has_as_many_keys_as_heads() -> None:
-    base = {key: value for key, value in LLAMA.items() if key != "num_key_value_heads"}
-    assert faults(shapes_of(base), base) == []
-    assert "but the base has 32 outputs there" in faults(shapes_of(LLAMA), base)[0]
-    assert faults(shapes_of(LLAMA), {**base, "model_type": "mistral"}) == []
-
-
-def test_values_that_are_no_sizes_are_not_judged_by() -> None:
-    base = {**LLAMA, "hidden_size": "32", "num_hidden_layers": None, "intermediate_size": True}
-    assert faults(shapes_of({**LLAMA, "hidden_size": 64, "num_hidden_layers": 9}), base) == []
-
-
-def test_kinds_that_are_not_known_are_not_judged() -> None:
-    other = shapes_of({**LLAMA, "hidden_size": 64, "num_hidden_layers": 9})
-    assert faults(other, None) == faults(other, {**LLAMA, "model_type": "unheard-of"}) == []
+    # A llama without groups has as many keys as heads.
+    assert "but the base has 32 outputs there" in faults(shapes_of(), without("key_value"))[0]
 
 
 def test_modules_in_one() -> None:

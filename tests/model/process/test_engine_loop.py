@@ -20,6 +20,7 @@ from ...kit.api.engine import (
     FromEngine,
     Release,
     RemoveAdapter,
+    RequestPreparer,
     Scrape,
     Scraped,
     SetAdapter,
@@ -80,13 +81,6 @@ class Noting:
 
     def close(self) -> None: ...
 
-    @property
-    def added(self) -> list[object]:
-        """What has been started since the last look."""
-        added = [told[1] for told in self.told if told[0] == "add"]
-        self.told.clear()
-        return added
-
 
 class Ends:
     """The two ends of a channel."""
@@ -123,19 +117,27 @@ async def until(condition: Callable[[], object]) -> None:
     raise AssertionError("it did not come about")
 
 
+@pytest.fixture
+def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The host hears nothing of how busy the engine is."""
+    monkeypatch.setattr("lmi.model.process.engine_loop.BEAT_S", 100.0)
+
+
+@pytest.mark.usefixtures("quiet")
 async def test_what_fails_before_it_starts_is_logged_with_its_request(
     ends: Ends, caplog: pytest.LogCaptureFixture
 ) -> None:
-    loop = EngineLoop(ends.engine, Noting(), ImageRules())
-    loop._request_ids.add(7, "r-7")
-    loop._refuse(7, ValueError("broken"))
-    loop._refuse(8, ValueError("broken"))
-    loop._refuse(7, ParameterError("not for the log"))
-    await asyncio.sleep(0)
-    assert caplog.messages == [
-        "request r-7: generation 7 failed before it started",
-        "request -: generation 8 failed before it started",
-    ]
+    class Failing(Noting):
+        def prepare(self, number: int, generation: Generation, images: Sequence[Image] = ()) -> Any:
+            raise ValueError("broken") if number == 7 else ParameterError("not for the log")
+
+    running = asyncio.ensure_future(EngineLoop(ends.engine, Failing(), ImageRules()).run())
+    for number in (7, 8):
+        ends.host.send(Add(number, Generation(request_id=f"r-{number}", prompt="a")))
+        assert isinstance(await asyncio.to_thread(ends.host.receive), Step)
+    assert caplog.messages == ["request r-7: generation 7 failed before it started"]
+    ends.host.close()
+    await asyncio.wait_for(running, 10)
 
 
 async def test_the_host_is_told_how_busy_the_engine_is_and_when_it_is_idle(
@@ -186,15 +188,14 @@ async def test_an_engine_that_fails_ends_the_loop(ends: Ends) -> None:
 
 async def test_an_intake_that_fails_ends_the_loop(ends: Ends, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing that the host sends would be read any more, though the engine goes on."""
-    loop = EngineLoop(ends.engine, Noting(), ImageRules())
 
     def failing(*_: object) -> None:
         raise MemoryError("no room for a request")
 
-    monkeypatch.setattr(loop._preparer, "take", failing)
+    monkeypatch.setattr(RequestPreparer, "take", failing)
     ends.host.send(Add(1, Generation(request_id="r", prompt="a")))
     with pytest.raises(MemoryError, match="no room for a request"):
-        await asyncio.wait_for(loop.run(), 10)
+        await asyncio.wait_for(EngineLoop(ends.engine, Noting(), ImageRules()).run(), 10)
 
 
 async def test_what_is_held_back_starts_when_it_is_released_and_not_after_an_abort(ends: Ends) -> None:
@@ -265,29 +266,36 @@ async def test_an_abort_never_comes_before_what_it_ends(ends: Ends) -> None:
         assert events in ([("abort", number)], [("add", number), ("abort", number)])
 
 
+@pytest.mark.usefixtures("quiet")
 async def test_tokens_in_flight_are_counted_from_start_to_end(ends: Ends) -> None:
     """A generation of so many tokens as its number says, with 100 in flight at most."""
     backend = Noting()
-    loop = EngineLoop(ends.engine, backend, ImageRules(), 100)
+    running = asyncio.ensure_future(EngineLoop(ends.engine, backend, ImageRules(), 100).run())
 
-    async def come_in(*numbers: int) -> list[object]:
-        """Which of them are started."""
-        for number in numbers:
-            loop._ready(number, number)
-        await asyncio.sleep(0)
-        return backend.added
+    async def comes_in(number: int) -> str:
+        """Whether it is started, or what it fails with."""
+        ends.host.send(Add(number, Generation(request_id="r", prompt="a")))
+        told = asyncio.ensure_future(asyncio.to_thread(ends.host.receive))
+        await until(lambda: told.done() or ("add", number) in backend.told)
+        if told.done():
+            message: Any = told.result()
+            ((_, event),) = message.events
+            return str(event.kind)
+        ends.engine.post(Scraped("", b""))
+        await told
+        return "started"
 
-    assert await come_in(60, 41, 40, 1) == [60, 40]
-    loop._call(loop._abort, (60, 41))
-    assert await come_in(61, 59) == [59]
+    assert [await comes_in(number) for number in (60, 41, 40, 1)] == [
+        "started", "OverloadedError", "started", "OverloadedError",
+    ]  # fmt: skip
+    ends.host.send(Abort((60, 41)))
+    assert [await comes_in(number) for number in (61, 59)] == ["OverloadedError", "started"]
     backend.refuses = True
-    assert await come_in(1) == []
+    assert await comes_in(1) == "ParameterError"
     backend.refuses = False
-    assert await come_in(1) == [1]
-    told = [event for message in ends.told() for event in message.events]
-    assert [number for number, _ in told] == [41, 1, 61, 1]
-    kinds = [event.kind for _, event in told if isinstance(event, Failed)]
-    assert kinds == ["OverloadedError"] * 3 + ["ParameterError"]
+    assert await comes_in(1) == "started"
+    ends.host.close()
+    await asyncio.wait_for(running, 10)
 
 
 A, B = adapter("a", 1, preload=False), adapter("b", 2)

@@ -6,7 +6,9 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
+from typing import Any, ClassVar
 
 import pytest
 
@@ -34,25 +36,37 @@ cli.main(["serve", sys.argv[1], "--port", "0"])
 """Tells how far the host is when it would start the engine's process."""
 
 
+class Launched(EngineChild):
+    """Notes the processes that there have been."""
+
+    ids: ClassVar[list[int]] = []
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self.ids.append(self.process_id)
+
+
 @pytest.fixture
-def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> EngineClient:
-    """One that comes up at once (tests/faults)."""
+def starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Engines that come up at once (tests/kit/faults)."""
     (tmp_path / "starts").touch()
     monkeypatch.setenv("LMI_TEST_STARTS", str(tmp_path / "starts"))
     monkeypatch.syspath_prepend(str(ENGINE_FAULTS))
-    return EngineClient(typed_settings(model_id="a-hub/id"))
+    monkeypatch.setattr("lmi.model.process.client.EngineChild", Launched)
+    monkeypatch.setattr(Launched, "ids", [])
 
 
-def launched(engine: EngineClient) -> EngineChild:
-    """An engine's process that is not waited for yet."""
+def launched() -> tuple[EngineClient, int]:
+    """A client, and its engine's process, which is not waited for yet."""
+    engine = EngineClient(typed_settings(model_id="a-hub/id"))
     engine.launch()
-    link = engine._starting_child
-    assert link is not None
-    return link
+    (process,) = Launched.ids
+    return engine, process
 
 
-def test_start_waits_for_what_is_launched(engine: EngineClient) -> None:
-    process = launched(engine).process_id
+@pytest.mark.usefixtures("starts")
+def test_start_waits_for_what_is_launched() -> None:
+    engine, process = launched()
     try:
         assert not engine.healthy
         engine.start()
@@ -61,14 +75,17 @@ def test_start_waits_for_what_is_launched(engine: EngineClient) -> None:
         engine.close()
 
 
-def test_what_is_launched_only_is_ended(engine: EngineClient) -> None:
+@pytest.mark.usefixtures("starts")
+def test_what_is_launched_only_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     """At once: it is not asked to, for it may be importing for seconds."""
-    link = launched(engine)
-    os.kill(link.process_id, 0)
+    monkeypatch.setattr("lmi.model.process.child.EXIT_TIMEOUT_S", 40.0)
+    engine, process = launched()
+    os.kill(process, signal.SIGSTOP)
+    begun = time.monotonic()
     engine.close()
-    assert link._process.returncode == -signal.SIGKILL
+    assert time.monotonic() - begun < 20
     with pytest.raises(ProcessLookupError):
-        os.kill(link.process_id, 0)
+        os.kill(process, 0)
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from ...demo.model import question
+from ...kit.api.engine import vllm_core
 from ...kit.api.errors import GenerationError, ParameterError, UnsupportedError
 from ...kit.api.types import Beams, EngineEvent, Failed, Generation, Sampling, Started
 from ...kit.engines.backends import deltas, run
@@ -19,13 +20,8 @@ pytestmark = pytest.mark.engine
 
 
 @pytest.fixture
-def vllm(plain_backend: Any) -> Any:
+def backend(plain_backend: Any) -> Any:
     return plain_backend
-
-
-@pytest.fixture
-def backend(vllm: Any) -> Any:
-    return vllm
 
 
 @pytest.fixture(scope="module")
@@ -37,18 +33,20 @@ def reference(demo_model: Path) -> Reference:
     return Reference(model.eval(), AutoTokenizer.from_pretrained(demo_model))
 
 
-@pytest.mark.parametrize("stopping", [False, True, "never"])
-@pytest.mark.parametrize("penalty", [1.0, 0.0, -1.5, 2.5])
+WAYS: list[tuple[float, Any]] = [
+    (1.0, False), (1.0, True), (1.0, "never"), (0.0, True), (-1.5, False), (-1.5, "never"), (2.5, False),
+    (2.5, "never"),
+]  # fmt: skip
+"""Penalties of the length, and what ends a search early."""
+
+
 @pytest.mark.parametrize(("prompt", "width"), [(PROMPT, 2), ("What is", 4), ("The", 10)], ids=str)
-def test_like_transformers(
-    backend: Any, reference: Reference, prompt: str, width: int, penalty: float, stopping: Any
-) -> None:
-    beams = Beams(width=width, length_penalty=penalty, early_stopping=stopping)
-    (events,) = run(backend, generation(prompt, beams=beams))
-    expected = reference.beams(
-        prompt, num_beams=width, length_penalty=penalty, early_stopping=stopping, max_new_tokens=12
-    )
-    same(answers(events), expected)
+def test_like_transformers(backend: Any, reference: Reference, prompt: str, width: int) -> None:
+    wanted = [Beams(width=width, length_penalty=penalty, early_stopping=stopping) for penalty, stopping in WAYS]
+    found = run(backend, *(generation(prompt, beams=beams) for beams in wanted))
+    for (penalty, stopping), events in zip(WAYS, found, strict=True):
+        how = {"length_penalty": penalty, "early_stopping": stopping}
+        same(answers(events), reference.beams(prompt, num_beams=width, max_new_tokens=12, **how))
 
 
 ENDINGS: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
@@ -96,20 +94,20 @@ def test_stop_token_ids(backend: Any, reference: Reference, least: int) -> None:
     assert deltas(events)[0].tokens[-1].text == ""
 
 
-@pytest.mark.parametrize("include", [False, True])
 @pytest.mark.parametrize(("kind", "span"), [("plain", (7, 5)), ("plain", (10, 1)), ("unicode", (6, 3))], ids=str)
-def test_stop_strings(backend: Any, reference: Reference, kind: str, span: tuple[int, int], include: bool) -> None:
+def test_stop_strings(backend: Any, reference: Reference, kind: str, span: tuple[int, int]) -> None:
     """Where the sequence ends is transformers' answer; the text ends before the stop string, or with it."""
     asked = question(kind)
     stop = asked.answer[span[0] : sum(span)]
-    beams = Beams(width=3, early_stopping=True)
-    (events,) = run(backend, generation(asked.prompt, beams=beams, stop=(stop,), include_stop=include, max_tokens=60))
+    how: dict[str, Any] = {"beams": Beams(width=3, early_stopping=True), "stop": (stop,), "max_tokens": 60}
+    both = run(backend, *(generation(asked.prompt, include_stop=include, **how) for include in (False, True)))
     expected = reference.beams(asked.prompt, num_beams=3, early_stopping=True, stop_strings=[stop], max_new_tokens=60)
-    same(answers(events), expected)
-    best = deltas(events)[0]
-    assert best.finish is not None
-    assert (best.finish.reason, best.finish.stop) == ("stop", stop)
-    assert best.text == asked.answer[: asked.answer.find(stop) + (len(stop) if include else 0)]
+    for shown, events in zip(("", stop), both, strict=True):
+        same(answers(events), expected)
+        best = deltas(events)[0]
+        assert best.finish is not None
+        assert (best.finish.reason, best.finish.stop) == ("stop", stop)
+        assert best.text == asked.answer[: asked.answer.find(stop)] + shown
 
 
 def test_no_stop_string_within_the_least_tokens(backend: Any) -> None:
@@ -183,14 +181,7 @@ def test_abort_ends_all_of_it(backend: Any) -> None:
     rest = [number for _ in range(10) if backend.busy for number, _ in backend.step()]
     assert set(rest) <= {2}
     assert not backend.busy
-
-
-def test_abort_leaves_no_request_in_vllm(vllm: Any) -> None:
-    vllm.add(vllm.prepare(1, generation(beams=Beams(width=4), max_tokens=500, ignore_eos=True)))
-    for _ in range(3):
-        vllm.step()
-    vllm.abort([1])
-    assert vllm.core_ends()
+    assert backend.core_ends()
 
 
 def test_streaming_is_refused(backend: Any) -> None:
@@ -201,30 +192,30 @@ def test_streaming_is_refused(backend: Any) -> None:
     assert caught.value.param == "sampling.beams"
 
 
-def test_a_beam_that_fails_fails_its_request_alone(vllm: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    add = vllm._core.add
+def test_a_beam_that_fails_fails_its_request_alone(backend: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    add = vllm_core.Core.add
 
-    def failing(request: Any) -> None:
+    def failing(core: Any, request: Any) -> None:
         # The first has three beams.
         if request.request_id.endswith(".beam4") and request.sampling_params.logprobs == 8:
             raise ValueError("no room")
-        add(request)
+        add(core, request)
 
-    monkeypatch.setattr(vllm._core, "add", failing)
+    monkeypatch.setattr(vllm_core.Core, "add", failing)
     first, second = generation(beams=Beams(width=3)), generation(beams=Beams(width=4))
-    events = run(vllm, first, second)
+    events = run(backend, first, second)
     assert len(deltas(events[0])) == 3
     failed = events[1][-1]
     assert isinstance(failed, Failed)
     assert isinstance(failed.error, GenerationError)
     assert failed.error.message == "beam search failed: no room"
-    assert vllm.core_ends()
+    assert backend.core_ends()
 
 
-def test_too_many_beams_for_the_engine(vllm: Any) -> None:
+def test_too_many_beams_for_the_engine(backend: Any) -> None:
     """vLLM tells at most max_logprobs log-probabilities, 20 unless an option says otherwise."""
     with pytest.raises(UnsupportedError) as caught:
-        vllm.prepare(1, generation(beams=Beams(width=11)))
+        backend.prepare(1, generation(beams=Beams(width=11)))
     assert caught.value.message == (
         "sampling.beams: expected at most 10 beams (option.max_logprobs is 20, and each beam takes two), got 11"
     )
@@ -245,10 +236,10 @@ def test_without_prefix_caching_it_is_refused(demo_model: Path) -> None:
     engine.close()
 
 
-def test_more_likely_tokens_than_the_engine_tells(vllm: Any) -> None:
+def test_more_likely_tokens_than_the_engine_tells(backend: Any) -> None:
     beams = Beams(width=2)
-    vllm.prepare(1, generation(beams=beams, logprobs=20))
+    backend.prepare(1, generation(beams=beams, logprobs=20))
     with pytest.raises(
         ParameterError, match=r"^sampling.logprobs: expected at most 20 \(option\.max_logprobs\), got 21$"
     ):
-        vllm.prepare(1, generation(beams=beams, logprobs=21))
+        backend.prepare(1, generation(beams=beams, logprobs=21))

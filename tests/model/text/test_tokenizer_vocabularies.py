@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import random
 from functools import cache
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -25,6 +24,7 @@ import pytest
 from lmi.model.text.tokenizer import Tokenizer
 
 from ...kit.models.vocabularies import CONFIGS, vocabulary
+from ...kit.rows import each_row
 
 pytestmark = [pytest.mark.engine, pytest.mark.once]
 
@@ -90,7 +90,7 @@ def of_bytes(name: str, raw: bytes) -> list[int]:
 
 
 @family
-@pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
+@each_row("text", TEXTS.values(), ids=TEXTS)
 def test_text_is_that_of_transformers(name: str, text: str) -> None:
     ids = encode(name, text)
     for skip in (False, True):
@@ -100,7 +100,7 @@ def test_text_is_that_of_transformers(name: str, text: str) -> None:
 
 
 @family
-@pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
+@each_row("text", TEXTS.values(), ids=TEXTS)
 def test_text_is_told_as_soon_as_its_characters_are_complete(name: str, text: str) -> None:
     ids = encode(name, text)
     whole = transformers(name).decode(ids)
@@ -144,7 +144,7 @@ TOLD_LESS = {"one, and the beginning of another", "one within others"}
 
 
 @family
-@pytest.mark.parametrize("row", ROWS)
+@each_row("row", ROWS)
 def test_bytes_that_are_no_text_become_replacement_characters(name: str, row: str) -> None:
     raw, of_tokens, of_vocabulary = ROWS[row]
     ids = [*encode(name, "so"), *of_bytes(name, raw), *encode(name, "x")]
@@ -209,18 +209,3 @@ def test_tokens_by_themselves(name: str) -> None:
         ids = encode(name, text)
         joined = b"".join(map(ours(name).raw, ids)).decode()
         assert (joined.removeprefix(" ") if name == "llama2" else joined) == tokenizer.decode(ids)
-
-
-@family
-@pytest.mark.parametrize("text", sorted(TEXTS.keys() - {"replacement characters"}))
-def test_texts_are_also_those_of_vllm(name: str, text: str) -> None:
-    from vllm import SamplingParams
-    from vllm.v1.engine.detokenizer import FastIncrementalDetokenizer
-
-    ids = encode(name, TEXTS[text])
-    for skip in (False, True):
-        params = SamplingParams(skip_special_tokens=skip)
-        request: Any = SimpleNamespace(sampling_params=params, request_id="a", prompt_token_ids=[], stop_token_ids=[])
-        by_vllm = FastIncrementalDetokenizer(transformers(name), request)
-        by_vllm.update(ids, False)
-        assert "".join(pieces(name, ids, 1, skip=skip)) == by_vllm.output_text

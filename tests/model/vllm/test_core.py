@@ -108,8 +108,7 @@ def test_what_an_idle_core_sends_is_read(model_dir: Path, arrivals: Path, monkey
     ours, theirs = socket.socketpair()
     channel, host = Channel[ToEngine](ours, ToEngine), Channel[FromEngine](theirs, FromEngine)
     received = 0
-    core = backend._core
-    receive = core.receive
+    receive = backend.core.receive
 
     async def counted() -> Any:
         nonlocal received
@@ -118,18 +117,18 @@ def test_what_an_idle_core_sends_is_read(model_dir: Path, arrivals: Path, monkey
         return outputs
 
     async def serve() -> None:
-        await EngineLoop(channel, backend._backend, ImageRules()).run()
+        await EngineLoop(channel, backend.backend, ImageRules()).run()
 
     try:
         run(backend, asked(kept=True))
         assert not backend.busy
-        core.receive = counted
-        serving = asyncio.run_coroutine_threadsafe(serve(), backend._on)
+        monkeypatch.setattr(backend.core, "receive", counted)
+        serving = asyncio.run_coroutine_threadsafe(serve(), backend.loop)
         time.sleep(0.5)
         begun, waiting, until = received, 0, time.monotonic() + 60
         while received - begun <= 500 and time.monotonic() < until:
             time.sleep(0.1)
-            waiting = max(waiting, core._client.outputs_queue.qsize())
+            waiting = max(waiting, backend.unread)
         assert received - begun > 500
         assert waiting < 20
         host.close()

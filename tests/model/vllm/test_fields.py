@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,31 +9,12 @@ import pytest
 from ...demo.model import question
 from ...kit.api.dialects import CHAT_TABLE, TEXT_TABLE
 from ...kit.api.engine import ranked
-from ...kit.api.errors import ContextError, ParameterError
-from ...kit.api.options import make_settings
-from ...kit.api.types import (
-    Conversation,
-    EngineEvent,
-    Event,
-    Generation,
-    Sampling,
-    Started,
-    StructuredOutput,
-    Token,
-)
+from ...kit.api.errors import ParameterError
+from ...kit.api.types import EngineEvent, Event, Generation, Sampling, Started, StructuredOutput, Token
 from ...kit.engines import backends
 from ...kit.engines.backends import deltas
-from ...kit.engines.start import in_process
-from ...kit.hosts.host import model_directory
-from ...kit.paths import TESTS
 
 pytestmark = pytest.mark.engine
-
-
-@pytest.fixture(scope="module")
-def model_dir(demo_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    properties = {"option.tool_call_parser": "hermes"}
-    return model_directory(demo_model, tmp_path_factory.mktemp("fields") / "model", properties)
 
 
 @pytest.fixture
@@ -89,23 +68,15 @@ def test_ranks_of_the_prompts_tokens(backend: Any) -> None:
     assert any(rank is not None and rank > 2 for rank in begun.ranks)
 
 
-def test_special_tokens_only_where_they_are_wanted(backend: Any) -> None:
-    prompt = question("plain").prompt
-    ids = backend.prepare(1, generation(prompt)).prompt_ids
-    bare = backend.prepare(1, generation(prompt, add_special_tokens=False)).prompt_ids
-    assert ids == [backend._core.get_tokenizer().bos_token_id, *bare]
-
-
 def test_the_text_of_an_echo_has_the_special_tokens_that_were_given(backend: Any) -> None:
     prompt = question("plain").prompt
     ids = tuple(backend.prepare(1, generation(prompt)).prompt_ids)
     begun = started(run(backend, generation(ids, echo=True, sampling={"max_tokens": 1, "prompt_logprobs": 0})))
-    assert begun.text == backend._core.get_tokenizer().bos_token + prompt
+    assert begun.text == backend.core.get_tokenizer().bos_token + prompt
     assert begun.text == "".join(token.text for token in begun.prefill)
 
 
-@pytest.mark.parametrize("logprobs", [None, 0])
-def test_the_best_of_several(backend: Any, logprobs: int | None) -> None:
+def test_the_best_of_several(backend: Any) -> None:
     """The sequences are those that n gives: seeds seed, seed + 1 ..."""
     sampling = {"temperature": 2.0, "seed": 3, "max_tokens": 12, "n": 5}
     every = deltas(run(backend, generation("Tell me", sampling={**sampling, "logprobs": 0})))
@@ -115,7 +86,7 @@ def test_the_best_of_several(backend: Any, logprobs: int | None) -> None:
     assert best != [0, 1], "the first ones are the best: nothing is shown"
     texts = {delta.index: delta.text for delta in every}
     events: list[EngineEvent] = []
-    asked = generation("Tell me", sampling={**sampling, "n": 2, "best_of": 5, "logprobs": logprobs})
+    asked = generation("Tell me", sampling={**sampling, "n": 2, "best_of": 5})
     wider, sink = ranked(asked, events.append)
     for event in run(backend, wider):
         sink(event)
@@ -129,7 +100,6 @@ def test_the_best_of_several(backend: Any, logprobs: int | None) -> None:
 
 # --- KV transfer ---
 
-PREFILLED = {"do_remote_prefill": True, "remote_engine_id": "elsewhere", "remote_block_ids": [[3]]}
 TOLD = {"do_remote_decode": True, "remote_engine_id": None, "remote_block_ids": [[1, 2]]}
 
 
@@ -143,33 +113,8 @@ def test_without_a_connector_transfer_parameters_change_nothing(backend: Any) ->
     assert plain.finish.kv_transfer_params is None
 
 
-def test_a_connector_is_told_and_tells(model_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """vLLM with a connector: each sequence's parameters go in and come back, and those of a refused request, whose
-    prompt has been computed elsewhere, go in."""
-    monkeypatch.syspath_prepend(TESTS / "kit" / "models")
-    config = {"kv_connector": "EchoConnector", "kv_connector_module_path": "kv_connector", "kv_role": "kv_both"}
-    engine = in_process(make_settings(model_dir, kv_transfer_config=json.dumps(config)))
-    asked = question("plain")
-    try:
-        refused = generation("word " * 3000, kv_transfer_params=PREFILLED, overflow="refuse")
-        with pytest.raises(ContextError):
-            engine.prepare(1, refused)
-        events = run(engine, generation(asked.prompt, sampling={"n": 2}, kv_transfer_params=TOLD))
-    finally:
-        engine.close()
-    finishes = [delta.finish for delta in deltas(events)]
-    assert [delta.text for delta in deltas(events)] == [asked.answer] * 2
-    for finish in finishes:
-        assert finish is not None
-        assert finish.kv_transfer_params is not None
-        assert finish.kv_transfer_params["told"] == TOLD
-        assert finish.kv_transfer_params["blocks"]
-        assert PREFILLED in finish.kv_transfer_params["before"]
-
-
 # --- Guided decoding: what is wrong ---
 
-LARK = 'start: "one" | "two"'
 GUIDE = "sampling.structured_output"
 BROKEN = [
     StructuredOutput(json_schema='{"type": "nonsense"}'),
@@ -186,28 +131,6 @@ def test_a_broken_guide_is_named(backend: Any, guide: StructuredOutput) -> None:
         backend.prepare(1, generation("Hello", sampling={"structured_output": guide}))
     assert caught.value.param == GUIDE
     assert "\n" not in caught.value.message
-
-
-def test_a_grammar_in_larks_form(backend: Any) -> None:
-    guide = StructuredOutput(grammar=LARK)
-    (delta,) = deltas(run(backend, generation("Hello", sampling={"structured_output": guide})))
-    assert delta.text in {"one", "two"}
-
-
-def _tool(name: str, schema: dict[str, Any]) -> dict[str, Any]:
-    return {"type": "function", "function": {"name": name, "parameters": schema}}
-
-
-def test_a_tool_with_a_broken_schema_is_named(backend: Any) -> None:
-    conversation = Conversation(
-        messages=({"role": "user", "content": "Hello"},),
-        tools=(_tool("good", {"type": "object"}), _tool("bad", {"type": "nonsense"})),
-        tool_choice="required",
-    )
-    with pytest.raises(ParameterError) as caught:
-        backend.prepare(1, generation(conversation))
-    assert caught.value.message.startswith("prompt.tools[1].parameters: it cannot be compiled: ")
-    assert caught.value.param == "prompt.tools[1].parameters"
 
 
 # --- Names ---

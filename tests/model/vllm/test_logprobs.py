@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,11 +12,9 @@ import pytest
 from lmi.model.vllm.core_outputs import leave_rows
 
 from ...demo.model import question
-from ...kit.api.options import make_settings
+from ...kit.api.engine import vllm_core
 from ...kit.api.types import Generation, Sampling, Started, Token
 from ...kit.engines.backends import deltas, run
-from ...kit.engines.start import in_process
-from ...kit.hosts.host import model_directory
 
 pytestmark = pytest.mark.engine
 
@@ -57,29 +54,28 @@ def as_vllm_has_it(output: Any) -> Any:
     return msgspec.structs.replace(output, new_logprobs=LogprobsLists(ids, logprobs, ranks))
 
 
-class Read:
-    """What vLLM's LogprobsProcessor reads of the outputs that pass, by request: of its prompt and of its tokens."""
+@pytest.fixture
+def readers(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """vLLM's LogprobsProcessors, which read the outputs that pass, by request."""
+    from vllm.v1.engine.logprobs import LogprobsProcessor
 
-    def __init__(self, core: Any) -> None:
-        self._receive, self._add = core.receive, core.add
-        self._readers: dict[str, Any] = {}
+    made: dict[str, Any] = {}
+    core = vllm_core.Core
+    sending, receiving = core.add, core.receive
 
-    def add(self, request: Any) -> None:
-        from vllm.v1.engine.logprobs import LogprobsProcessor
+    def add(self: Any, request: Any) -> None:
+        made[request.request_id] = LogprobsProcessor.from_new_request(None, request)
+        sending(self, request)
 
-        self._readers[request.request_id] = LogprobsProcessor.from_new_request(None, request)
-        self._add(request)
-
-    async def receive(self) -> Any:
-        outputs = await self._receive()
+    async def receive(self: Any) -> Any:
+        outputs = await receiving(self)
         for output in outputs:
-            self._readers[output.request_id].update_from_output(as_vllm_has_it(output))
+            made[output.request_id].update_from_output(as_vllm_has_it(output))
         return outputs
 
-    def told(self, number: int) -> tuple[list[Any], list[Any]]:
-        """Of the n-th request."""
-        reader = [*self._readers.values()][number]
-        return reader.prompt_logprobs or [], reader.logprobs or []
+    monkeypatch.setattr(core, "add", add)
+    monkeypatch.setattr(core, "receive", receive)
+    return made
 
 
 def number(token: Token) -> float:
@@ -87,16 +83,13 @@ def number(token: Token) -> float:
     return token.logprob
 
 
-def test_log_probabilities_are_those_that_vllm_reads(backend: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_log_probabilities_are_those_that_vllm_reads(backend: Any, readers: dict[str, Any]) -> None:
     """Of the chosen tokens, the likeliest and the prompt's, with others in the batch that want more or none."""
-    read = Read(backend._core)
-    monkeypatch.setattr(backend._core, "add", read.add)
-    monkeypatch.setattr(backend._core, "receive", read.receive)
     asked_for = batch()
     events = run(backend, *asked_for)
-    for index, one in enumerate(asked_for):
+    for index, (one, reader) in enumerate(zip(asked_for, readers.values(), strict=True)):
         tokens = [token for delta in deltas(events[index]) for token in delta.tokens]
-        theirs_of_prompt, theirs = read.told(index)
+        theirs_of_prompt, theirs = reader.prompt_logprobs or [], reader.logprobs or []
         wanted = one.sampling.logprobs
         if wanted is None:
             assert not theirs
@@ -122,36 +115,23 @@ def test_log_probabilities_are_those_that_vllm_reads(backend: Any, monkeypatch: 
             assert all(entry[top.id].logprob == top.logprob for top in token.top)
 
 
-def _other_places(decoder: Any) -> Any:
-    """Of a core that has the token ids where the log-probabilities are read."""
-    names: Any = [("request_id", str), ("new_logprobs", Any, None), ("new_token_ids", Any, ())]
-    output = msgspec.defstruct("Output", names, array_like=True)
-    several: Any = [("engine_index", int), ("outputs", list[output])]  # type: ignore[valid-type]
-    outputs = msgspec.defstruct("Outputs", several, array_like=True)
-    return msgspec.msgpack.Decoder(outputs, ext_hook=decoder.ext_hook, dec_hook=decoder.dec_hook)
+def test_another_form_is_read_by_vllms_own_decoder(caplog: pytest.LogCaptureFixture) -> None:
+    from vllm.v1.engine import EngineCoreOutputs
+    from vllm.v1.serial_utils import MsgpackDecoder
 
+    class Shifted(MsgpackDecoder):  # type: ignore[misc, unused-ignore] # untyped in some versions
+        """One that makes other numbers of what is sent."""
 
-def _no_hooks(decoder: Any) -> Any:
-    raise AttributeError(f"{type(decoder).__name__!r} object has no attribute 'dec_hook'")
+        def dec_hook(self, t: type, obj: Any) -> Any:
+            made = super().dec_hook(t, obj)
+            return made + 1 if isinstance(made, np.ndarray) else made
 
-
-@pytest.mark.parametrize("other", [_other_places, _no_hooks])
-def test_another_form_is_read_by_vllms_own_decoder(
-    other: Any,
-    backend: Any,
-    demo_model: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    monkeypatch.setattr("lmi.model.vllm.core_outputs._row_decoder", other)
-    engine = in_process(make_settings(model_directory(demo_model, tmp_path / "model", {}), stream_interval="3"))
-    try:
-        assert [line for line in caplog.messages if line.startswith("vLLM's own decoder reads the core's outputs")]
-        for one in batch():
-            assert run(engine, one) == run(backend, one)
-    finally:
-        engine.close()
+    decoder = Shifted(EngineCoreOutputs)
+    own = decoder.decoder
+    leave_rows(decoder)
+    assert decoder.decoder is own
+    (line,) = caplog.messages
+    assert line.startswith("vLLM's own decoder reads the core's outputs")
 
 
 @pytest.mark.parametrize("decoder", [None, SimpleNamespace()], ids=["no decoder", "another one"])

@@ -12,9 +12,11 @@ import time
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
-from ...kit.api.engine import Channel, EngineLoop, ToEngine
+from ...kit.api.engine import RESPONSE_TOKEN as TOKEN
+from ...kit.api.engine import Channel, EngineLoop, ToEngine, vllm_core
 from ...kit.api.options import ImageRules, make_settings
 from ...kit.api.types import (
     Beams,
@@ -122,6 +124,31 @@ async def test_a_prompt_of_one_token_has_it_though_the_core_sends_nothing(settin
     assert started.text == ("".join(token.text for token in started.prefill) if echo else "")
 
 
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+async def test_what_vllms_own_decoder_reads_is_the_same(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch, stream: bool
+) -> None:
+    """Log-probabilities, where they are not left as they come (core_outputs.py: leave_rows)."""
+    seen: list[list[EngineEvent]] = []
+    for _ in range(2):
+        engine, client = engine_spoken_for(settings)
+        for number, wanted in enumerate((None, 0, 4)):
+            one = asked(logprobs=wanted, max_tokens=9, stream=stream)
+            await add(engine, number, msgspec.structs.replace(one, tokens=True))
+        for step in range(3):
+            rows = likely(3, 7)
+            for request in client.requests:
+                told = None if request.sampling_params.logprobs is None else rows.tolists()
+                ids = map(int, rows.logprob_token_ids[:, 0])
+                client.say(output(request.request_id, *ids, ended=step == 2, new_logprobs=told))
+        seen.append(await whole(engine))
+        engine.close()
+        monkeypatch.setattr(vllm_core, "leave_rows", lambda _: None)
+    assert seen[0] == seen[1]
+    tokens = [token for event in seen[0] if isinstance(event, Delta) for token in event.tokens]
+    assert {(token.logprob is None, len(token.top)) for token in tokens} == {(True, 0), (False, 0), (False, 4)}
+
+
 async def test_all_of_a_search_goes_to_the_copy_that_has_its_prefixes(settings: Settings) -> None:
     """Which one vLLM's client chooses for its first request; others are spread as it sees fit."""
     engine, client = engine_spoken_for(settings)
@@ -130,8 +157,8 @@ async def test_all_of_a_search_goes_to_the_copy_that_has_its_prefixes(settings: 
     (first, other) = client.requests
     assert (first.data_parallel_rank, other.data_parallel_rank) == (None, None)
     done = 0
-    while engine._beams.busy:
-        new, done = client.requests[done:], len(client.requests)
+    while new := client.requests[done:]:
+        done += len(new)
         for request in new:
             if request is not other:
                 rows = likely(1, request.sampling_params.logprobs + 1).tolists()
@@ -199,6 +226,39 @@ async def test_a_prompt_counts_by_what_is_read_of_it(settings: Settings, samplin
     engine, _ = engine_spoken_for(settings)
     assert engine.tokens(engine.prepare(1, asked((5,) * 100, **sampling))) == tokens
     engine.close()
+
+
+@pytest.mark.parametrize("width", [0, 5])
+async def test_an_answer_that_becomes_too_long_ends_on_its_way(demo_model: Path, tmp_path: Path, width: int) -> None:
+    """At option.max_answer_bytes it is complete; beyond, no token more is made than shows it."""
+    tokens, n = 30, 4
+    folder = model_directory(demo_model, tmp_path / "model", {})
+    for allowed in (tokens, tokens // 2):
+        most = n * allowed * (1 + width) * TOKEN
+        engine, client = engine_spoken_for(make_settings(folder, max_answer_bytes=str(most)))
+        one = asked(stream=False, n=n, temperature=1.0, max_tokens=tokens, ignore_eos=True, logprobs=width)
+        await add(engine, 1, msgspec.structs.replace(one, tokens=True))
+        names = [request.request_id for request in client.requests]
+        events: list[EngineEvent] = []
+        told = 0
+        while engine.busy:
+            told += 1
+            rows = likely(1, 1 + width).tolists()
+            ids = [int(rows.logprob_token_ids[0][0])]
+            client.say(*(output(name, *ids, ended=told == tokens, new_logprobs=rows) for name in names))
+            events += [event for _, event in await engine.receive()]
+        await asyncio.sleep(0)
+        if allowed == tokens:
+            assert [len(event.tokens) for event in events if isinstance(event, Delta)] == [tokens] * n
+            assert client.aborted == []
+        else:
+            failed = events[-1]
+            assert isinstance(failed, Failed)
+            assert (failed.kind, "option.max_answer_bytes" in failed.message) == ("ParameterError", True)
+            assert not any(isinstance(event, Delta) for event in events)
+            assert sorted(client.aborted) == sorted(names)
+            assert told == allowed + 1
+        engine.close()
 
 
 async def test_one_that_is_ended_while_its_prompt_is_read_is_forgotten(settings: Settings) -> None:
@@ -276,7 +336,8 @@ async def test_a_long_prompt_does_not_hold_up_the_loop(
         return events
 
     monkeypatch.setattr(engine, "receive", watched)
-    serving = asyncio.create_task(loop._read())
+    monkeypatch.setattr("lmi.model.process.engine_loop.end_with_host", lambda: None)
+    serving = asyncio.create_task(loop.run())
     gaps = Gaps()
     watching = asyncio.create_task(gaps.watch())
     try:
@@ -291,7 +352,7 @@ async def test_a_long_prompt_does_not_hold_up_the_loop(
         engine.add(1, prepared)
         await asyncio.sleep(0)
         name = client.requests[1].request_id
-        sent = client._encoder.encode(_outputs(output(name, 7, new_prompt_logprobs_tensors=tensors)))
+        sent = client.encoded(output(name, 7, new_prompt_logprobs_tensors=tensors))
         gaps.longest = 0.0
         client.outputs_queue.put_nowait(sent)
         while not begun.is_set():
@@ -330,12 +391,6 @@ def _waited() -> float:
     reading = (thread.native_id for thread in threading.enumerate() if thread.name.startswith("lmi-aside"))
     files = [Path(f"/proc/self/task/{thread}/schedstat") for thread in (threading.get_native_id(), *reading)]
     return sum(int(file.read_text().split()[1]) for file in files if file.exists()) / 1e9
-
-
-def _outputs(*outputs: Any) -> Any:
-    from vllm.v1.engine import EngineCoreOutputs
-
-    return EngineCoreOutputs(outputs=[*outputs], timestamp=1.0)
 
 
 def _drain(sock: socket.socket) -> None:

@@ -1,26 +1,21 @@
-"""Speculative decoding: several tokens a step, and nothing else changes. vLLM 0.23.0's CPU build cannot do it."""
+"""Speculative decoding: several tokens a step, and nothing else changes. vLLM 0.26's CPU build cannot do it."""
 
 from __future__ import annotations
 
-import asyncio
-import re
-import threading
+import warnings
 from collections.abc import Iterator
-from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 
 from ...demo.model import QUESTIONS, question
 from ...kit.api.options import make_settings
-from ...kit.api.types import Delta, EngineEvent, Failed, Generation, Sampling
-from ...kit.djl import hosting
-from ...kit.engines.start import EngineClient, own_process
-from ...kit.hosts.host import Host, Server, Streamed, client, model_directory, start
-from ...kit.hosts.pool import HostPool
+from ...kit.api.types import Delta, Generation, Sampling, Token
+from ...kit.engines.backends import deltas, run
+from ...kit.engines.start import in_process
+from ...kit.hosts.host import model_directory
 
 
 def too_old() -> bool:
@@ -103,180 +98,61 @@ def options(draft: Path | str) -> dict[str, str]:
 @pytest.fixture(scope="module", params=["ngram", "taught", "random"])
 def engine(
     request: pytest.FixtureRequest, taught: Path, demo_model: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[EngineClient]:
+) -> Iterator[Any]:
     """By looking up n-grams, and with tiny draft models that know what the model says, or nothing."""
     folder = tmp_path_factory.mktemp("speculative")
     drafts: dict[str, Path | str] = {"ngram": "ngram", "taught": taught}
     draft = drafts.get(request.param) or random_draft(demo_model, folder / "draft")
-    directory = model_directory(demo_model, folder / "model", {})
-    running = own_process(make_settings(directory, **options(draft)))
-    try:
-        running.start()
-        yield running
-    finally:
-        running.close()
-
-
-def run(engine: EngineClient, *generations: Generation) -> list[list[Delta]]:
-    """What comes of each generation, all of them run at once."""
-    answers: list[list[Delta]] = [[] for _ in generations]
-    ended = threading.Semaphore(0)
-
-    def take(deltas: list[Delta], event: EngineEvent) -> None:
-        if isinstance(event, Delta):
-            deltas.append(event)
-        if isinstance(event, Failed) or (isinstance(event, Delta) and event.finish):
-            ended.release()
-
-    for one, deltas in zip(generations, answers, strict=True):
-        engine.submit(one, partial(take, deltas))
-    assert all(ended.acquire(timeout=120) for _ in generations)
-    return answers
-
-
-def body(prompt: str, **parameters: Any) -> dict[str, Any]:
-    given = {"max_new_tokens": 200, "details": True, **parameters}
-    return {"inputs": prompt, "parameters": given, "stream": True}
-
-
-Written = list[tuple[int, str, float | None]]
-"""Tokens: id, text, log_prob."""
-
-
-def written(streamed: Streamed) -> Written:
-    tokens = [line["token"] for line in streamed.documents]
-    return [(token["id"], token["text"], token["log_prob"]) for token in tokens]
-
-
-def same(tokens: Written, wanted: Written) -> None:
-    """The same tokens, each as likely: what is verified at once and what is computed one by one differ by rounding."""
-    assert [token[:2] for token in tokens] == [token[:2] for token in wanted]
-    assert [token[2] for token in tokens] == pytest.approx([token[2] for token in wanted], abs=1e-3)
-
-
-ENDLESS = question("endless").prompt
-ASKED = {one.prompt: body(one.prompt) for one in QUESTIONS if not one.endless} | {
-    UNCERTAIN: body(UNCERTAIN, max_new_tokens=60, ignore_eos_token=True),
-    ENDLESS: body(ENDLESS, max_new_tokens=120),
-    "stop": body(QUESTIONS[0].prompt, stop_sequences=[QUESTIONS[0].answer[20:25]]),
-}
-
-
-@pytest.fixture(scope="module")
-def plain(hosts: HostPool) -> dict[str, Written]:
-    """What the same vLLM writes without speculative decoding, each request alone."""
-
-    async def ask() -> dict[str, Written]:
-        async with client(hosts.get("server")) as http:
-            return {name: written(await http.stream(one)) for name, one in ASKED.items()}
-
-    found = asyncio.run(ask())
-    assert any(logprob is not None and logprob < -0.7 for _, _, logprob in found[UNCERTAIN]), "nothing was uncertain"
-    return found
-
-
-def test_an_uncertain_text_is_the_same_as_without(engine: EngineClient, plain: dict[str, Written]) -> None:
-    sampling = Sampling(temperature=0.0, max_tokens=60, logprobs=0, ignore_eos=True)
-    (deltas,) = run(
-        engine, Generation(request_id="uncertain", prompt=UNCERTAIN, sampling=sampling, stream=True, tokens=True)
-    )
-    same([(token.id, token.text, token.logprob) for delta in deltas for token in delta.tokens], plain[UNCERTAIN])
-
-
-@pytest.fixture(scope="module", params=["server", "rolling"])
-def speculating(
-    request: pytest.FixtureRequest, taught: Path, demo_model: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Host]:
-    """lmi-dist with its options and a tiny draft model: on the local server, and behind the real DJL engine."""
-    if request.param != "server" and (missing := hosting.available()):
-        pytest.skip(missing)
-    folder = tmp_path_factory.mktemp(request.param)
-    properties = {f"option.{name}": value for name, value in options(taught).items()}
-    running = start(request.param, model_directory(demo_model, folder / "model", {}), folder / "log", properties)
+    # Numba warns of vLLM's code; the core is forked off, with pytest's filters.
+    with warnings.catch_warnings():
+        warnings.simplefilter("default")
+        running = in_process(make_settings(model_directory(demo_model, folder / "model", {}), **options(draft)))
     yield running
-    running.stop()
+    running.close()
 
 
-def counted(host: Host) -> tuple[int, int]:
-    """Tokens that a host has generated, and how often a step brought its streams some after another that had."""
-    text = httpx.get(f"{host.url}/metrics", verify=False, timeout=60).text
-    names = ("lmi_generated_tokens_total", "lmi_inter_token_latency_seconds_count")
-    found = [re.search(rf"^{name} (\d+)", text, re.MULTILINE) for name in names]
-    return int(found[0][1] if found[0] else 0), int(found[1][1] if found[1] else 0)
+def asking(prompt: str, **sampling: Any) -> Generation:
+    chosen = Sampling(**{"temperature": 0.0, "max_tokens": 200, "logprobs": 0, **sampling})
+    return Generation(request_id="r", prompt=prompt, sampling=chosen, stream=True, tokens=True)
 
 
-@pytest.mark.djl
-@pytest.mark.anyio
-async def test_streams_on_a_host(speculating: Host, chat_server: Host, plain: dict[str, Written]) -> None:
-    """Every token has its line, with the text and the likelihood that it has without; alone and all at once."""
-    async with client(speculating) as http:
-        before = counted(speculating) if isinstance(speculating, Server) else None
-        alone = await http.stream(ASKED[ENDLESS])
-        after = counted(speculating) if before else None
-        together = await asyncio.gather(*map(http.stream, ASKED.values()))
-    same(written(alone), plain[ENDLESS])
-    for (name, one), streamed in zip(ASKED.items(), together, strict=True):
-        assert (streamed.status, streamed.content_type) == (200, "application/jsonlines")
-        same(written(streamed), plain[name])
-        last = streamed.documents[-1]
-        assert last["details"]["generated_tokens"] == len(streamed.documents)
-        assert last["generated_text"] == "".join(text for _, text, _ in plain[name])
-        assert last["details"]["inputs"] == one["inputs"]
-    if before and after:
-        tokens, steps = after[0] - before[0], after[1] - before[1] + 1
-        assert tokens == len(alone.documents) == 120
-        assert steps <= tokens // 2, "several tokens a step"
-        # Without a draft model it is one. (A step is counted just after what it brought has been handed out.)
-        earlier = counted(chat_server)
-        async with client(chat_server) as http:
-            await http.stream(ASKED[ENDLESS])
-        later = counted(chat_server)
-        assert later[0] - earlier[0] == 120
-        assert later[1] - earlier[1] + 1 >= 119
+def tokens_of(found: list[Delta]) -> list[Token]:
+    return [token for delta in found for token in delta.tokens]
 
 
-def test_the_log_says_once_that_lmi_dist_runs_on_vllm(speculating: Host) -> None:
-    assert speculating.log_text().count("option.rolling_batch=lmi-dist runs on vLLM") == 1
+def test_an_uncertain_text_is_the_same_as_without(engine: Any, plain_backend: Any) -> None:
+    """The same tokens, each as likely: what is verified at once and what is computed one by one differ by rounding."""
+    asked = asking(UNCERTAIN, max_tokens=60, ignore_eos=True)
+    (found,), (wanted,) = ([tokens_of(deltas(events)) for events in run(one, asked)] for one in (engine, plain_backend))
+    assert [(token.id, token.text) for token in found] == [(token.id, token.text) for token in wanted]
+    assert [token.logprob for token in found] == pytest.approx([token.logprob for token in wanted], abs=1e-3)
+    assert any((token.logprob or 0) < -0.7 for token in wanted), "nothing was uncertain"
 
 
-def test_every_token_and_the_same_text(engine: EngineClient, request: pytest.FixtureRequest) -> None:
+def test_every_token_and_the_same_text(engine: Any, request: pytest.FixtureRequest) -> None:
     """The demo model's answers word for word, all of its questions at once; each token's piece, joined, is the text."""
     asked = [one for one in QUESTIONS if not one.endless]
-    sampling = Sampling(temperature=0.0, max_tokens=200, logprobs=0)
-    answers = run(
-        engine,
-        *(
-            Generation(request_id=str(index), prompt=one.prompt, sampling=sampling, stream=True, tokens=True)
-            for index, one in enumerate(asked)
-        ),
-    )
     most = 0
-    for one, deltas in zip(asked, answers, strict=True):
-        tokens = [token for delta in deltas for token in delta.tokens]
+    for one, events in zip(asked, run(engine, *(asking(one.prompt) for one in asked)), strict=True):
+        found = deltas(events)
+        tokens = tokens_of(found)
         assert "".join(token.text for token in tokens) == one.answer
         assert all(token.logprob is not None and token.logprob <= 0 for token in tokens)
-        finish = deltas[-1].finish
+        finish = found[-1].finish
         assert finish is not None
         assert (finish.generated_tokens, finish.reason) == (len(tokens), "eos")
-        most = max(most, *(len(delta.tokens) for delta in deltas))
+        most = max(most, *(len(delta.tokens) for delta in found))
     # With a good draft all of it is accepted sometimes, and the token after it is known too.
     draft = request.node.callspec.params["engine"]
     assert most == LENGTH + 1 if draft == "taught" else most > 1 or draft == "random"
 
 
-def test_a_stop_string_leaves_no_surplus_token(engine: EngineClient) -> None:
-    one = next(one for one in QUESTIONS if one.kind == "long")
+def test_a_stop_string_leaves_no_surplus_token(engine: Any) -> None:
+    one = question("long")
     stop = one.answer[20:25]
-    generation = Generation(
-        request_id="stop",
-        prompt=one.prompt,
-        sampling=Sampling(temperature=0.0, max_tokens=200, stop=(stop,)),
-        stream=True,
-        tokens=True,
-    )
-    (deltas,) = run(engine, generation)
-    assert "".join(token.text for delta in deltas for token in delta.tokens) == one.answer[: one.answer.find(stop)]
-    finish = deltas[-1].finish
+    (events,) = run(engine, asking(one.prompt, stop=(stop,)))
+    assert "".join(token.text for token in tokens_of(deltas(events))) == one.answer[: one.answer.find(stop)]
+    finish = deltas(events)[-1].finish
     assert finish is not None
     assert (finish.reason, finish.stop) == ("stop", stop)
-    assert finish.generated_tokens == sum(len(delta.tokens) for delta in deltas)
+    assert finish.generated_tokens == len(tokens_of(deltas(events)))

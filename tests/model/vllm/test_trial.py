@@ -3,6 +3,7 @@ to be seen of a start with other options: priorities."""
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,11 +13,8 @@ import msgspec
 import pytest
 
 from ...kit.api.errors import ParameterError, StartError
-from ...kit.api.options import make_settings
 from ...kit.api.types import Conversation, Generation, Sampling, StructuredOutput
 from ...kit.engines.said import SaidEngine
-from ...kit.engines.start import in_process
-from ...kit.hosts.host import model_directory
 
 pytestmark = pytest.mark.engine
 
@@ -44,7 +42,8 @@ async def _receive(self: Any) -> Any:
 
 RENDERER = "vllm.renderers.base:BaseRenderer"
 REQUESTS = "vllm.v1.engine.input_processor:InputProcessor"
-CLIENT = "vllm.v1.engine.core_client:AsyncMPClient"
+CLIENT = "tests.microbench.standin:StandInCore"
+"""In the place of vllm.v1.engine.core_client:AsyncMPClient."""
 GUIDES = "vllm.v1.structured_output:backend_xgrammar"
 
 CHANGES: dict[str, tuple[str, str, Callable[..., Any], str]] = {
@@ -58,19 +57,12 @@ CHANGES: dict[str, tuple[str, str, Callable[..., Any], str]] = {
 
 
 @pytest.mark.parametrize("place", CHANGES)
-def test_the_start_tells(demo_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str) -> None:
-    import importlib
-
+def test_the_start_tells(demo_model: Path, monkeypatch: pytest.MonkeyPatch, place: str) -> None:
     owner, name, other, said = CHANGES[place]
     module, _, kind = owner.partition(":")
     monkeypatch.setattr(getattr(importlib.import_module(module), kind), name, other)
-    directory = model_directory(demo_model, tmp_path / "model", {})
-    # What only acts for the core does not have its client.
-    start: Callable[[], object] = (
-        (lambda: in_process(make_settings(directory))) if owner == CLIENT else (lambda: SaidEngine(directory))
-    )
     with pytest.raises(StartError, match=rf"^vLLM \S+ cannot process .*({said}).* is supported$"):
-        start()
+        SaidEngine(demo_model)
 
 
 def ours(*_: Any) -> None:
@@ -92,9 +84,9 @@ def test_what_fails_later_is_no_clients_mistake(demo_model: Path, monkeypatch: p
         with pytest.raises(ParameterError, match="nothing"):
             backend.prepare(1, asked(TALK))
         with monkeypatch.context() as patch:
-            patch.setattr(backend._chat, "_core", SimpleNamespace(get_tokenizer=backend._core.get_tokenizer))
-            with pytest.raises(AttributeError, match="has no attribute 'renderer'"):
-                backend._requests._prompt(backend._chat.request(TALK), (), asked(TALK))
+            patch.delattr("vllm.renderers.base.BaseRenderer.render_chat")
+            with pytest.raises(AttributeError, match="has no attribute 'render_chat'"):
+                backend.prepare(1, asked(TALK))
         guided = asked("Hi", structured_output=StructuredOutput(regex="a"))
         backend.prepare(1, guided)
         with monkeypatch.context() as patch:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -58,17 +57,18 @@ def test_tables_in_tables() -> None:
     assert seen == ["a1", "a2", "b1", "b2"]
 
 
-def test_what_is_no_table() -> None:
+def test_coroutines_are_awaited() -> None:
     async def wait(one: int) -> None:
-        raise AssertionError(one)
+        assert one < 2
 
-    coroutine: Any = wait
+    with pytest.raises(Failed, match="1 of 2 rows"):
+        each_row("one", [1, 2])(wait)()
 
+
+def test_what_is_no_table() -> None:
     with pytest.raises(ValueError, match="without rows"):
         each_row("one", [])
     with pytest.raises(ValueError, match="2 rows, 1 ids"):
         each_row("one", [1, 2], ids=["a"])
     with pytest.raises(ValueError, match="has marks"):
         each_row("one", [pytest.param(1, marks=pytest.mark.slow)])
-    with pytest.raises(TypeError, match="is a coroutine"):
-        each_row("one", [1])(coroutine)

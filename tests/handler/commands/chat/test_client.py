@@ -19,6 +19,7 @@ from lmi.handler.commands.chat.client import Answer, ChatClient, ChatError, Piec
 
 from ....kit.api.errors import OptionError
 from ....kit.hosts.host import free_port
+from ....kit.rows import each_row
 
 Serve = Callable[[bytes], str]
 
@@ -53,7 +54,7 @@ class Handler(BaseHTTPRequestHandler):
 def server() -> Iterator[Told]:
     with Told(("127.0.0.1", 0), Handler) as told:
         told.said, told.asked = b"", []
-        thread = threading.Thread(target=told.serve_forever)
+        thread = threading.Thread(target=told.serve_forever, args=(0.01,))
         thread.start()
         yield told
         told.shutdown()
@@ -80,11 +81,11 @@ def call(index: int, **parts: Any) -> dict[str, Any]:
 MESSAGES = [{"role": "user", "content": "Hi"}]
 
 
-@pytest.mark.parametrize("key", [b"a key", "clé".encode(), "ключ".encode(), b"cl\xe9"])
+@each_row("key", [b"a key", "clé".encode(), "ключ".encode(), b"cl\xe9"])
 def test_a_key_is_sent_as_the_environment_has_it(server: Told, key: bytes) -> None:
     server.said = events(chunk({"content": "Hello"}, "stop"))
     list(ChatClient(url(server), os.fsdecode(key)).ask(MESSAGES, [], Answer()))
-    (_, _, headers), *_ = server.asked
+    _, _, headers = server.asked[-1]
     assert headers["Authorization"].encode("latin-1") == b"Bearer " + key
 
 
@@ -128,7 +129,7 @@ def test_calls(server: Told) -> None:
     assert "Authorization" not in headers
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("status", "said", "message"),
     [
         (401, b'{"error": {"message": "a key is needed"}}', "a key is needed (HTTP status 401)"),
@@ -156,7 +157,7 @@ def test_nobody_is_there() -> None:
         list(ChatClient("http://no-such-host.invalid").ask(MESSAGES, [], Answer()))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("error", "reason"),
     [
         (OSError(errno.ENETUNREACH, "Network is unreachable"), "[Errno 101] Network is unreachable"),
@@ -189,7 +190,7 @@ def test_a_server_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     assert caught.value.message == f"{address}: it does not answer"
 
 
-@pytest.mark.parametrize("text", ["127.0.0.1:8080", "ftp://host", "http://", "http://[::1", "http://host:99999"])
+@each_row("text", ["127.0.0.1:8080", "ftp://host", "http://", "http://[::1", "http://host:99999"])
 def test_no_url(text: str) -> None:
     with pytest.raises(OptionError, match="expected a URL"):
         ChatClient(text)

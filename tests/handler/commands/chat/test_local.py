@@ -15,9 +15,10 @@ import pytest
 from lmi.handler.commands.chat.local import local_server
 
 from ....kit.api.errors import OptionError
-from ....kit.hosts.local_server import until
 from ....kit.installed import LMI
 from ....kit.paths import USER_CODE
+from ....kit.rows import each_row
+from ....kit.waiting import until
 
 pytestmark = pytest.mark.processes
 
@@ -50,7 +51,7 @@ def test_standard_output_is_the_answers(echo: Path) -> None:
     assert "what the engine prints" in done.stderr
 
 
-@pytest.mark.parametrize("task", ["text-embedding", "text-ranking", "text-classification"])
+@each_row("task", ["text-embedding", "text-ranking", "text-classification"])
 def test_a_model_that_generates_nothing(echo: Path, task: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """No engine is started for it."""
     monkeypatch.setattr("lmi.handler.commands.chat.local.service_for", lambda *_: pytest.fail("it starts an engine"))

@@ -7,9 +7,10 @@ import pytest
 from lmi.handler.commands.chat.screen import Screen, harmless
 
 from ....kit.api.chat import Answer, Piece
+from ....kit.rows import each_row
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "shown"),
     [
         ("a\tb\nc 👩\u200d👧 café", "a\tb\nc 👩\u200d👧 café"),

@@ -10,10 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from lmi.handler.commands.chat.talk import read_tools
-
 from ....demo.model import question
-from ....kit.api.errors import OptionError
 from ....kit.hosts.host import Server, free_port, model_directory, with_parrot
 from ....kit.installed import LMI
 from ....kit.typed import CTRL_C, CTRL_D, ENTER, Typed
@@ -64,42 +61,6 @@ def test_what_fails_is_status_1(url: str) -> None:
     assert err.endswith(" (HTTP status 401)\n")
     nowhere = f"http://127.0.0.1:{free_port()}"
     assert chat(nowhere, text="Hi\n") == (1, "", f"lmi: {nowhere}: nobody listens there\n")
-    assert chat(nowhere, "Hi") == (1, "", f"lmi: {nowhere}: nobody listens there\n")
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["http://127.0.0.1:1", "--set", "dtype=fp32"], "--set: expected a model, which has options"),
-        (["folder", "--api-key", "k"], "--api-key: expected the URL of a server, got folder"),
-        (["nowhere"], "nowhere: expected a model directory, or a hub id as ORG/NAME, found nothing"),
-        (["http://127.0.0.1:1", "--tools", "nowhere.json"], "--tools nowhere.json: "),
-        (["http://127.0.0.1:1", "--api-key", ""], "--api-key: expected a key, got an empty one"),
-    ],
-)
-def test_what_is_refused(arguments: list[str], said: str) -> None:
-    status, out, err = chat(arguments[0], *arguments[1:])
-    assert (status, out) == (1, "")
-    assert err.startswith(f"lmi: {said}")
-    assert len(err.splitlines()) == 1
-
-
-def test_usage_is_status_2(url: str) -> None:
-    assert chat(url, "one", "two")[0] == 2
-    assert chat(url, "--colour")[0] == 2
-
-
-def test_tools(tmp_path: Path) -> None:
-    file = tmp_path / "tools.json"
-    assert read_tools(None) == []
-    file.write_text('[{"type": "function"}]')
-    assert read_tools(file) == [{"type": "function"}]
-    file.write_text('[{"type": "function"}]', "utf-8-sig")
-    assert read_tools(file) == [{"type": "function"}]
-    for text in ("{", '{"type": "function"}'):
-        file.write_text(text)
-        with pytest.raises(OptionError, match="--tools"):
-            read_tools(file)
 
 
 def test_a_person(url: str) -> None:

@@ -15,6 +15,7 @@ from ....kit.adapters import LLAMA, adapter_tensors, safetensors_of, write_adapt
 from ....kit.api.errors import OptionError
 from ....kit.api.handler import SecureMode, check_model_dir
 from ....kit.api.options import make_settings
+from ....kit.rows import each_row
 
 
 @pytest.fixture
@@ -54,7 +55,7 @@ def test_each_adapter_is_told_of(model_dir: Path) -> None:
     assert "trained on" not in of_b
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("options", "said"),
     [
         ({}, "4 slots for rank 16, of about 35.8 MB of"),
@@ -106,7 +107,7 @@ def test_a_rank_that_is_too_low(model_dir: Path) -> None:
 OTHER = "warning: adapter a was trained on owner/tiny-llama, by its name another model than this one"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "notes"),
     [
         ("elsewhere/Tiny-Llama", []),

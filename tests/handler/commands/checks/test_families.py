@@ -12,6 +12,7 @@ from lmi.handler.commands.checks.families import of_families
 
 from ....kit.api.options import load_settings
 from ....kit.models.vocabularies import vocabulary
+from ....kit.rows import each_row
 
 CHATML = '{% for tool in tools %}<tool_call>\n{"name": {% endfor %}'
 
@@ -24,7 +25,7 @@ def proposed(folder: Path, config: dict[str, Any] | None = None, **options: str)
     return [str(finding.instead).removeprefix("option.") for finding in of_families(settings)]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("kind", "template", "expected"),
     [
         ("qwen2", CHATML, ["tool_call_parser=hermes"]),
@@ -58,19 +59,24 @@ def proposed(folder: Path, config: dict[str, Any] | None = None, **options: str)
         ("deepseek_v32", "", ["tool_call_parser=deepseek_v32", "reasoning_parser=deepseek_v3"]),
     ],
 )
+def test_by_the_type_and_the_template(tmp_path: Path, kind: str, template: str, expected: list[str]) -> None:
+    (tmp_path / "chat_template.jinja").write_text(template)
+    assert proposed(tmp_path, {"model_type": kind}) == expected
+
+
 @pytest.mark.parametrize("file", ["chat_template.jinja", "tokenizer_config.json", "several", "option"])
-def test_by_the_type_and_the_template(tmp_path: Path, file: str, kind: str, template: str, expected: list[str]) -> None:
+def test_where_the_template_is(tmp_path: Path, file: str) -> None:
     options: dict[str, str] = {}
     if file == "option":
-        (tmp_path / "own.jinja").write_text(template)
+        (tmp_path / "own.jinja").write_text(CHATML)
         options = {"chat_template": "own.jinja"}
     elif file == "chat_template.jinja":
-        (tmp_path / file).write_text(template)
+        (tmp_path / file).write_text(CHATML)
     else:
-        held = [{"name": "default", "template": ""}, {"name": "tool_use", "template": template}]
-        text = json.dumps({"chat_template": template if file != "several" else held})
+        held = [{"name": "default", "template": ""}, {"name": "tool_use", "template": CHATML}]
+        text = json.dumps({"chat_template": CHATML if file != "several" else held})
         (tmp_path / "tokenizer_config.json").write_text(text)
-    assert proposed(tmp_path, {"model_type": kind}, **options) == expected
+    assert proposed(tmp_path, {"model_type": "qwen2"}, **options) == ["tool_call_parser=hermes"]
 
 
 def test_what_is_set_is_not_proposed(tmp_path: Path) -> None:
@@ -79,7 +85,7 @@ def test_what_is_set_is_not_proposed(tmp_path: Path) -> None:
     assert proposed(tmp_path, {"model_type": "qwen3"}, **options) == ["reasoning_parser=qwen3"]
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"chat_template": 5}', '{"chat_template": [5]}'])
+@each_row("text", ["", "{", "[]", '{"chat_template": 5}', '{"chat_template": [5]}'])
 def test_files_that_cannot_be_read_propose_nothing(tmp_path: Path, text: str) -> None:
     (tmp_path / "tokenizer_config.json").write_text(text)
     (tmp_path / "chat_template.jinja").write_bytes(b"\xff")

@@ -12,7 +12,9 @@ import pytest
 from ....kit.api.types import Delta, EngineEvent, Finish, Started, Token, TopToken
 from ....kit.clients.browser import Browser, program
 from ....kit.clients.playground import Playground
-from ....kit.hosts.local_server import Make, Running, until
+from ....kit.hosts.local_server import Make, Running
+from ....kit.rows import each_row
+from ....kit.waiting import until
 
 pytestmark = [
     pytest.mark.once,
@@ -68,7 +70,7 @@ def test_it_is_what_the_page_begins_with(browser: Browser, server: Running) -> N
     assert page.ask("document.getElementById('dialect').selectedOptions[0].text").startswith("Chat completions")
 
 
-@pytest.mark.parametrize("task", POOLS)
+@each_row("task", POOLS)
 def test_what_generates_no_text_has_none(browser: Browser, running: Make, task: str) -> None:
     page = open_page(browser, running(task=task))
     assert page.seen("work")
@@ -271,7 +273,7 @@ def test_the_request_is_the_same(browser: Browser, server: Running) -> None:
     assert roles(page) == "s:Be u:When? a:Rome. u:Why?"
 
 
-@pytest.mark.parametrize("body", ["{", "[]", '{"messages": [null]}', '{"messages": 3}', '{"inputs": "Where?"}'])
+@each_row("body", ["{", "[]", '{"messages": [null]}', '{"messages": 3}', '{"inputs": "Where?"}'])
 def test_what_is_no_conversation_leaves_it_as_it_was(browser: Browser, server: Running, body: str) -> None:
     page = open_page(browser, server)
     page.say("Where?")

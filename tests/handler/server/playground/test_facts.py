@@ -6,13 +6,12 @@ import json
 from dataclasses import replace
 from typing import Any
 
-import pytest
-
 from lmi.handler.server.playground.facts import setup
 
 from ....kit.api.dialects import DIALECTS, named, receive, routed
 from ....kit.api.options import make_settings
 from ....kit.api.types import Dialect, EngineInfo, ParsedRequest, Request, Route
+from ....kit.rows import each_row
 
 INFO = EngineInfo(engine="scripted", version="1", context=2048, images=2)
 
@@ -51,7 +50,7 @@ OPTIONS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("options", OPTIONS, ids=str)
+@each_row("options", OPTIONS, ids=str)
 def test_every_example_is_understood_here_and_on_an_endpoint(options: dict[str, str]) -> None:
     """By its path on the local server, and by the attributes on /invocations; streamed and whole."""
     settings = make_settings(**options)

@@ -12,6 +12,7 @@ import pytest
 from lmi.handler.server.playground.files import FILES, FOLDER
 
 from ....kit.api.handler import Access, allowed_names, application, package_model, started_service
+from ....kit.rows import each_row
 from ....kit.user_code.engine import ScriptedEngine
 
 LAPTOP = allowed_names(["127.0.0.1"], [])
@@ -64,7 +65,7 @@ async def test_one_that_has_not_changed_is_not_sent_again() -> None:
         assert other.status_code == 200
 
 
-@pytest.mark.parametrize(
+@each_row(
     "path",
     ["/playground/", "/playground/files.py", "/playground/../files.py", "/playground/%2e%2e/files.py",
      "/playground/..%2ffiles.py", "/playground/page/main.js", "/playground//etc/passwd", "/playground/main.js%00"],
@@ -106,7 +107,7 @@ def test_the_list_is_the_folder() -> None:
     assert {one.name for one in FOLDER.iterdir()} == set(FILES)
 
 
-@pytest.mark.parametrize("name", FILES)
+@each_row("name", FILES)
 def test_a_file_is_short_and_asks_for_nothing_elsewhere(name: str) -> None:
     text = (FOLDER / name).read_text("utf-8")
     assert len(text.splitlines()) < LONGEST_FILE

@@ -16,8 +16,9 @@ from ....kit.api.types import CallDelta, Delta, EngineEvent, Finish, Started, To
 from ....kit.clients.axe import axe_faults
 from ....kit.clients.browser import Browser, program
 from ....kit.clients.playground import Playground
-from ....kit.hosts.local_server import Make, Running, until
+from ....kit.hosts.local_server import Make, Running
 from ....kit.paths import DOCS
+from ....kit.waiting import until
 
 pytestmark = [
     pytest.mark.once,

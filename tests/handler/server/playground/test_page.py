@@ -15,7 +15,9 @@ from ....kit.api.types import CallDelta, Delta, EngineEvent, EngineInfo, Finish,
 from ....kit.clients.browser import Browser, program
 from ....kit.clients.playground import Playground
 from ....kit.clients.scripts import OURS, run_python
-from ....kit.hosts.local_server import Make, Running, until
+from ....kit.hosts.local_server import Make, Running
+from ....kit.rows import each_row
+from ....kit.waiting import until
 
 pytestmark = [
     pytest.mark.once,
@@ -154,7 +156,7 @@ def test_reasoning_and_calls_are_folded(browser: Browser, running: Make) -> None
         assert page.ask("[...document.querySelectorAll('#response details')].every((one) => !one.open)")
 
 
-@pytest.mark.parametrize("title", TITLES)
+@each_row("title", TITLES)
 def test_an_error_is_shown_as_clients_see_it(browser: Browser, running: Make, title: str) -> None:
     page = open_page(browser, running())
     page.choose(title)

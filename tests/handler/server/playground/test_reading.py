@@ -10,6 +10,7 @@ import pytest
 
 from ....kit.clients.browser import Browser, program
 from ....kit.hosts.local_server import serving
+from ....kit.rows import each_row
 
 pytestmark = [
     pytest.mark.once,
@@ -33,8 +34,8 @@ def call(page: Browser, module: str, expression: str) -> Any:
 EVENTS = 'event: a\ndata: {"x": 1}\n\ndata: [DONE]\n\n'
 
 
-@pytest.mark.parametrize("size", [1, 2, 7, 1000])
-@pytest.mark.parametrize(
+@each_row("size", [1, 2, 7, 1000])
+@each_row(
     ("form", "text", "records"),
     [
         ("events", EVENTS, ['event: a\ndata: {"x": 1}\n\n', "data: [DONE]\n\n"]),
@@ -51,7 +52,7 @@ def test_records_are_the_same_however_they_arrive(
     assert call(page, "records.js", cut) == records
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("kind", "streamed", "status", "form"),
     [
         ("text/event-stream; charset=utf-8", False, 200, "events"),
@@ -137,7 +138,7 @@ SEEN = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("record", "found"), SEEN, ids=lambda one: json.dumps(one)[:60])
+@each_row(("record", "found"), SEEN, ids=lambda one: json.dumps(one)[:60])
 def test_what_a_record_says(page: Browser, record: object, found: dict[str, Any]) -> None:
     told = call(page, "reading.js", f"m.read({json.dumps(record)})")
     assert {name: value for name, value in told.items() if value not in (None, [])} == {

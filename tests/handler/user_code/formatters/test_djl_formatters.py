@@ -230,7 +230,7 @@ def test_reading_the_completion_changes_nothing() -> None:
     assert json.loads(body) == {"generated_text": WORDS}
 
 
-@pytest.mark.parametrize("as_completion", [False, True])
+@each_row("as_completion", [False, True])
 def test_tgis_list_of_one_is_given_as_its_answer(as_completion: bool) -> None:
     def mine(response: Any) -> Any:
         assert response.choices[0].text == WORDS
@@ -262,7 +262,7 @@ def test_chat_is_given_as_it_is() -> None:
     assert body["choices"][0]["message"]["content"] == "mine"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("returned", "sent", "content_type"),
     [
         ("data: {}\n\n", b"data: {}\n\n", "text/event-stream"),
@@ -311,9 +311,7 @@ def test_what_may_be_returned(returned: Any, text: str) -> None:
     assert text_of(returned, Function(str, "f", WORKERS)) == text
 
 
-@pytest.mark.parametrize(
-    "returned", [None, 5, b"bytes", {"a": object()}, {1, 2}], ids=["nothing", "int", "bytes", "no JSON", "set"]
-)
+@each_row("returned", [None, 5, b"bytes", {"a": object()}, {1, 2}], ids=["nothing", "int", "bytes", "no JSON", "set"])
 def test_what_may_not_be_returned(returned: Any) -> None:
     with pytest.raises(UserCodeError, match=r"^f returned .*, expected a dict, a str, bytes, a Response or an object"):
         text_of(returned, Function(str, "f", WORKERS))
@@ -322,7 +320,7 @@ def test_what_may_not_be_returned(returned: Any) -> None:
 ATTRIBUTES = {"X-Amzn-SageMaker-Custom-Attributes": "trace=7"}
 
 
-@pytest.mark.parametrize("returned", [b"text", bytearray(b"text"), Response(b"text"), (b"text", "application/json")])
+@each_row("returned", [b"text", bytearray(b"text"), Response(b"text"), (b"text", "application/json")])
 def test_what_has_bytes(returned: Any) -> None:
     answer = response_of(returned, Function(str, "f", WORKERS))
     assert (answer.body, answer.content_type) == (b"text", "application/json")
@@ -331,7 +329,7 @@ def test_what_has_bytes(returned: Any) -> None:
 WRONG: list[Any] = [Response(b"", 400), Response("text"), Response(b"", headers={"a": 1})]  # type: ignore[arg-type,dict-item]
 
 
-@pytest.mark.parametrize("returned", WRONG, ids=["status", "body", "headers"])
+@each_row("returned", WRONG, ids=["status", "body", "headers"])
 def test_a_wrong_response(returned: Any) -> None:
     with pytest.raises(UserCodeError, match=r"^f returned a wrong Response, expected one of status 200"):
         response_of(returned, Function(str, "f", WORKERS))
@@ -409,9 +407,7 @@ def several(output: Any, **kwargs: Any) -> None: ...
 def two(one: Any, other: Any) -> None: ...
 
 
-@pytest.mark.parametrize(
-    ("function", "form"), [(one, "response"), (several, "response"), (by_token, "oldest"), (by_output, "output")]
-)
+@each_row(("function", "form"), [(one, "response"), (several, "response"), (by_token, "oldest"), (by_output, "output")])
 def test_forms_of_output_formatters(function: Any, form: str) -> None:
     assert OutputFormatter(function, "it", SETTINGS, WORKERS).form == form
 
@@ -481,9 +477,7 @@ def test_a_formatter_of_payloads_sees_headers_and_attributes() -> None:
     assert isinstance(call, ParsedRequest)
 
 
-@pytest.mark.parametrize(
-    "returned", [None, "text", [], {"inputs": object()}], ids=["nothing", "text", "list", "no JSON"]
-)
+@each_row("returned", [None, "text", [], {"inputs": object()}], ids=["nothing", "text", "list", "no JSON"])
 def test_a_payload_has_to_be_json(returned: Any) -> None:
     answer = read(lambda payload: returned, b"{}")
     assert isinstance(answer, Response)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,10 +12,10 @@ from lmi.handler.user_code.formatters.sagemaker_functions import formatters_of
 
 from ....kit.adapters import LLAMA, write_adapter
 from ....kit.api.errors import AdapterError, OptionError
-from ....kit.api.handler import Exchange, Service, started_service
-from ....kit.api.types import Delta, Finish, Request, Started
+from ....kit.api.types import Delta, EngineEvent, Finish, Started
 from ....kit.registered import llama_dir
-from ....kit.user_code.engine import ScriptedEngine
+from ....kit.rows import each_row
+from ....kit.user_code.service import MakeScripted, ScriptedService
 
 END = Finish("eos", generated_tokens=1)
 INPUT = """
@@ -30,72 +28,59 @@ def output_fn(prediction, response_content_type):
     return f"{response_content_type}: {text}"
 """
 
-Make = Callable[..., tuple[Service, ScriptedEngine]]
+Make = Callable[..., ScriptedService]
 
 
 @pytest.fixture
-def served(tmp_path: Path) -> Iterator[Make]:
-    before = list(sys.path)
-    services: list[Service] = []
+def served(scripted: MakeScripted, tmp_path: Path) -> Make:
+    """Serves such a model.py with an engine that answers at once."""
+    llama_dir(tmp_path)
 
-    def make(code: str, **options: str) -> tuple[Service, ScriptedEngine]:
-        directory = llama_dir(tmp_path / "model")
-        (directory / "model.py").write_text(code)
-        engine = ScriptedEngine()
-        engine.submit_then = [Started(1), Delta(0, "Hello", finish=END)]
-        services.append(started_service(engine, directory, **{"entryPoint": "lmi.handler", **options}))
-        return services[-1], engine
+    def make(code: str, **options: str) -> ScriptedService:
+        then: list[EngineEvent] = [Started(1), Delta(0, "Hello", finish=END)]
+        return scripted({"model.py": code}, then=then, **{"entryPoint": "lmi.handler", **options})
 
-    yield make
-    for service in services:
-        service.close()
-    sys.path[:] = before
-    sys.modules.pop("model", None)
+    return make
 
 
-def ask(service: Service, body: bytes, headers: dict[str, str] | None = None) -> tuple[int, str, str]:
-    opened = service.open(Request(body, headers=headers or {}))
-    assert isinstance(opened, Exchange), opened
-    until = time.monotonic() + 10
-    while not opened.finished:
-        assert time.monotonic() < until
-        time.sleep(0.002)
+def ask(made: ScriptedService, body: bytes, headers: dict[str, str] | None = None) -> tuple[int, str, str]:
+    opened = made.ended(body, headers)
     reply = opened.call.reply
     return reply.status, reply.content_type, b"".join(opened.records).decode()
 
 
 def test_input_fn_has_the_body_as_it_came(served: Make) -> None:
-    service, engine = served(INPUT)
-    status, _, body = ask(service, b"\xc3\xa9,1", {"content-type": "text/csv"})
+    made = served(INPUT)
+    status, _, body = ask(made, b"\xc3\xa9,1", {"content-type": "text/csv"})
     assert (status, json.loads(body)) == (200, {"generated_text": "Hello"})
-    ask(service, b"x")
-    assert [generation.prompt for generation in engine.generations] == ["text/csv: é,1", "application/json: x"]
+    ask(made, b"x")
+    assert [generation.prompt for generation in made.engine.generations] == ["text/csv: é,1", "application/json: x"]
 
 
-@pytest.mark.parametrize("accept", ["", "*/*", "text/csv"])
+@each_row("accept", ["", "*/*", "text/csv"])
 def test_output_fn_has_the_response_and_what_is_accepted(served: Make, accept: str) -> None:
-    service, _ = served(OUTPUT)
-    told = ask(service, b'{"inputs": "Hi"}', {"accept": accept} if accept else {})
+    made = served(OUTPUT)
+    told = ask(made, b'{"inputs": "Hi"}', {"accept": accept} if accept else {})
     assert told == (200, "application/json", f"{accept if accept == 'text/csv' else 'application/json'}: Hello")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("returned", "content_type", "body"),
     [("('a,b', 'text/csv')", "text/csv", "a,b"), ("b'bytes'", "application/json", "bytes")],
 )
 def test_what_output_fn_may_return(served: Make, returned: str, content_type: str, body: str) -> None:
-    service, _ = served(f"def output_fn(prediction, accept):\n    return {returned}\n")
-    assert ask(service, b'{"inputs": "Hi"}') == (200, content_type, body)
+    made = served(f"def output_fn(prediction, accept):\n    return {returned}\n")
+    assert ask(made, b'{"inputs": "Hi"}') == (200, content_type, body)
 
 
 def test_a_stream_is_formatted_chunk_by_chunk(served: Make) -> None:
-    service, _ = served("def output_fn(prediction, accept):\n    return prediction\n")
-    status, content_type, body = ask(service, b'{"prompt": "Hi", "stream": true}')
+    made = served("def output_fn(prediction, accept):\n    return prediction\n")
+    status, content_type, body = ask(made, b'{"prompt": "Hi", "stream": true}')
     assert (status, content_type) == (200, "text/event-stream")
     assert body.endswith("data: [DONE]\n\n")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("code", "said"),
     [
         ("def input_fn(body, kind):\n    raise KeyError('x')\n", "model.py: input_fn raised KeyError: 'x'"),
@@ -104,23 +89,23 @@ def test_a_stream_is_formatted_chunk_by_chunk(served: Make) -> None:
     ],
 )
 def test_what_fails_is_named(served: Make, code: str, said: str) -> None:
-    service, _ = served(code)
-    status, _, body = ask(service, b'{"inputs": "Hi"}')
+    made = served(code)
+    status, _, body = ask(made, b'{"inputs": "Hi"}')
     assert (status, said in json.loads(body)["error"]) == (424, True)
 
 
 MARKED = "def f(x, **kwargs):\n    return x\nf.is_{} = True\n"
 
 
-@pytest.mark.parametrize("mark", ["input_formatter", "output_formatter"])
+@each_row("mark", ["input_formatter", "output_formatter"])
 def test_what_is_decorated_goes_first(served: Make, mark: str) -> None:
     """As in djl_python, SageMaker's functions are not looked for then."""
     wrong = "def input_fn(body, kind):\n    raise RuntimeError\ndef model_fn(model_dir):\n    raise RuntimeError\n"
-    service, _ = served(wrong + MARKED.format(mark))
-    assert ask(service, b'{"inputs": "Hi"}')[0] == 200
+    made = served(wrong + MARKED.format(mark))
+    assert ask(made, b'{"inputs": "Hi"}')[0] == 200
 
 
-@pytest.mark.parametrize("entry", ["", "model.py"])
+@each_row("entry", ["", "model.py"])
 def test_a_model_py_that_is_the_entry_point_has_them_for_itself(served: Make, entry: str) -> None:
     served("def model_fn(model_dir):\n    raise RuntimeError\n" + INPUT, entryPoint=entry)
 
@@ -137,7 +122,7 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize(("name", "code"), REFUSED.items())
+@each_row(("name", "code"), REFUSED.items())
 def test_what_stands_in_the_engines_place_fails_the_start(served: Make, name: str, code: str) -> None:
     with pytest.raises(
         OptionError, match=f"^model.py: {name} stands in the place of the engine.*expected option.model_id"
@@ -145,7 +130,7 @@ def test_what_stands_in_the_engines_place_fails_the_start(served: Make, name: st
         served(code)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("code", "said"),
     [
         (
@@ -164,19 +149,19 @@ def test_a_wrong_signature_fails_the_start(served: Make, code: str, said: str) -
 
 
 def test_those_of_an_adapter(served: Make, tmp_path: Path) -> None:
-    service, engine = served("", enable_lora="true")
-    registry = service.adapters
+    made = served("", enable_lora="true")
+    registry = made.service.adapters
     assert registry is not None
 
     def register(name: str, code: str) -> None:
-        path = write_adapter(tmp_path / "adapters" / name, LLAMA)
+        path = write_adapter(tmp_path / "others" / name, LLAMA)
         (path / "model.py").write_text(code)
         registry.load(registry.enter(name, str(path), alias=None))
 
     register("a", INPUT + OUTPUT)
-    told = ask(service, b"x", {"x-amzn-sagemaker-adapter-identifier": "a"})
+    told = ask(made, b"x", {"x-amzn-sagemaker-adapter-identifier": "a"})
     assert told == (200, "application/json", "application/json: Hello")
-    assert engine.generations[0].prompt == "application/json: x"
+    assert made.engine.generations[0].prompt == "application/json: x"
     with pytest.raises(AdapterError, match=r"Failed to load custom code for adapter b: .*model\.py: predict_fn stands"):
         register("b", REFUSED["predict_fn"])
 

@@ -20,25 +20,13 @@ def refused(**options: str) -> str:
 # (options, the message)
 NAMES = [
     ({"max_input_len": "256"}, "option.max_input_len: write option.max_prompt_tokens=256"),
-    ({"max_output_len": "256"}, "option.max_output_len: remove it: requests say it: max_new_tokens, max_tokens"),
-    ({"paged_attention": "true"}, "option.paged_attention: remove it: "),
     (
         {"guided_decoding_backend": "outlines"},
         'option.guided_decoding_backend: write option.structured_outputs_config={"backend": "outlines"}',
     ),
-    ({"num_scheduler_steps": "8"}, "option.num_scheduler_steps: remove it: "),
     ({"rope_theta": "1000000.0"}, 'option.rope_theta: set option.hf_overrides={"rope_parameters": {"rope_type"'),
     ({"swap_space": "4"}, "option.swap_space: remove it: "),
-    ({"n_positions": "2048"}, "option.n_positions: write option.max_model_len=2048"),
-    ({"max_total_tokens": "2048"}, "option.max_total_tokens: write option.max_model_len=2048"),
-    ({"waiting_served_ratio": "0.3"}, "option.waiting_served_ratio: remove it: "),
-    ({"ssl_keyfile": "key.pem"}, "option.ssl_keyfile: remove it: "),
-    ({"device_map": "sequential"}, "option.device_map: set option.device_map=auto for all devices, or option.tensor"),
-    ({"quantize": "bitsandbytes8"}, "option.quantize: write option.quantize=fp8"),
-    ({"quantize": "smoothquant"}, "option.quantize: write option.quantize=fp8"),
-    ({"dtype": "torch.float16"}, "option.dtype: write option.dtype=float16"),
     ({"dtype": "int8"}, "option.dtype: write option.quantize=fp8"),
-    ({"rolling_batch": "deepspeed"}, "option.rolling_batch: write option.rolling_batch=vllm"),
     ({"limit_mm_per_prompt": "image=2"}, 'option.limit_mm_per_prompt: write option.limit_mm_per_prompt={"image": 2}'),
     ({"rolling_batch": "vlm"}, "got 'vlm'; did you mean vllm?"),
 ]

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +17,8 @@ from ....kit.djl.hosting import HostError
 from ....kit.faults.start_faults import FAULTS, copy, weights
 from ....kit.hosts.host import djl_host, free_port, model_directory
 from ....kit.installed import LMI
-from ....kit.paths import ENGINE_FAULTS, ROOT
+from ....kit.paths import ROOT
+from ....kit.rows import each_row
 
 Told = tuple[str, int, str, str | None]
 
@@ -40,7 +39,6 @@ EXPECTED: dict[str, tuple[str, int, str]] = {
     "dtype": ("OptionError", 500, "option.quantize: expected a method of vLLM's, one of "),
     "unsupported dtype": ("StartError", 500, "float32 is not supported for quantization method fp8"),
     "context": ("StartError", 500, f"{OURS}max_model_len: User-specified max_model_len (100000)"),
-    "little KV cache": ("StartError", 500, f"{OURS}max_model_len: the KV cache holds less than one request"),
     "few KV blocks": ("StartError", 500, f"{OURS}max_model_len: the KV cache holds less than one request"),
     "too much KV cache": ("MemoryShortError", 507, f"{OURS}kv_cache_memory_bytes: "),
     "tensor parallel": ("StartError", 500, f"{OURS}tensor_parallel_degree: "),
@@ -92,7 +90,7 @@ def told(demo_model: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str
 
 
 @pytest.mark.engine
-@pytest.mark.parametrize("fault", FAULTS)
+@each_row("fault", FAULTS)
 def test_the_cause_is_told(told: dict[str, Told], fault: str) -> None:
     kind, status, part = EXPECTED[fault]
     assert told[fault][:2] == (kind, status), told[fault]
@@ -124,30 +122,6 @@ def serve(model_dir: Path, *arguments: str, **environment: str) -> tuple[int, st
 @pytest.fixture
 def port() -> str:
     return str(free_port())
-
-
-@pytest.fixture
-def taken() -> Iterator[str]:
-    """A port on which somebody listens."""
-    with socket.socket() as other:
-        other.bind(("127.0.0.1", 0))
-        other.listen()
-        yield str(other.getsockname()[1])
-
-
-def test_serve_without_a_model_directory(tmp_path: Path, port: str) -> None:
-    status, last, _ = serve(tmp_path / "missing", "--port", port)
-    assert (status, last) == (
-        1,
-        f"lmi: {tmp_path}/missing: expected a model directory, or a hub id as ORG/NAME, found nothing",
-    )
-
-
-def test_serve_on_a_port_that_is_taken(demo_model: Path, taken: str) -> None:
-    """Said before the engine is started."""
-    status, last, everything = serve(demo_model, "--port", taken)
-    assert (status, last) == (1, f"lmi: --host 127.0.0.1 --port {taken}: the port is in use")
-    assert "starting the engine" not in everything
 
 
 @pytest.mark.parametrize(
@@ -193,43 +167,13 @@ def test_serve_with_too_little_memory(demo_model: Path, tmp_path: Path, port: st
 
 @pytest.mark.djl
 @pytest.mark.skipif(hosting.available() is not None, reason=str(hosting.available()))
-@pytest.mark.parametrize("mode", ["rolling", "dynamic"])
-def test_djl_is_told_the_cause(demo_model: Path, tmp_path: Path, mode: str) -> None:
+def test_djl_is_told_the_cause(demo_model: Path, tmp_path: Path) -> None:
+    """In what its start ends with, too (tests/robustness/test_failed_starts.py: other causes, in every mode)."""
     directory = copy(demo_model, tmp_path / "model")
     (directory / "serving.properties").write_text("engine=Python\noption.entryPoint=lmi.handler\n")
     weights(directory).write_bytes(b"")
     with pytest.raises(HostError, match=r"Failed to initialize model: \S+model\.safetensors is not a safetensors file"):
-        djl_host(directory, tmp_path / "log", mode=mode)
-
-
-def faulty(monkeypatch: pytest.MonkeyPatch, folder: Path, start: str) -> Path:
-    """A model directory whose engine's start does what it is told."""
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ENGINE_FAULTS), *sys.path]))
-    (folder / "starts").write_text(start)
-    directory = folder / "model"
-    directory.mkdir()
-    (directory / "serving.properties").write_text(
-        "engine=Python\noption.entryPoint=lmi.handler\noption.load_format=dummy\n"
-    )
-    for file in ("config.json", "tokenizer.json"):
-        (directory / file).write_text("{}")
-    return directory
-
-
-@pytest.mark.djl
-@pytest.mark.skipif(hosting.available() is not None, reason=str(hosting.available()))
-def test_djl_knows_of_too_little_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """507 is its code for that: it shows `OOM` only, and the worker's log has the cause."""
-    directory = faulty(monkeypatch, tmp_path, "short the weights need 3 GiB\n")
-    monkeypatch.setattr("tests.kit.hosts.host.worker_environment", lambda: environment(tmp_path))
-    with pytest.raises(HostError, match="the host did not start: OOM"):
         djl_host(directory, tmp_path / "log", mode="rolling")
-    assert "start failed: the weights need 3 GiB" in (tmp_path / "log").read_text()
-
-
-def environment(folder: Path) -> dict[str, str]:
-    """What the worker and its engine's process need here."""
-    return {"PYTHONPATH": os.environ["PYTHONPATH"], "LMI_TEST_STARTS": str(folder / "starts")}
 
 
 @pytest.mark.parametrize(

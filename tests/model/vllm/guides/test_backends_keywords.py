@@ -16,6 +16,7 @@ import pytest
 from lmi.model.vllm.guides.backends import GuideBackends
 
 from ....kit.api.errors import ParameterError
+from ....kit.rows import each_row
 
 pytestmark = pytest.mark.engine
 
@@ -190,7 +191,7 @@ def outcome(backends: GuideBackends, schema: Any, fits: Any, other: Any) -> str:
     return LET_THROUGH if takes(source, json.dumps(other)) else ENFORCED
 
 
-@pytest.mark.parametrize(("schema", "fits", "other", "expected"), KEYWORDS.values(), ids=KEYWORDS)
+@each_row(("schema", "fits", "other", "expected"), KEYWORDS.values(), ids=KEYWORDS)
 def test_a_keyword_is_enforced_or_refused(
     backends: GuideBackends, schema: Any, fits: Any, other: Any, expected: str
 ) -> None:
@@ -244,7 +245,7 @@ SLOW: dict[str, tuple[dict[str, str], str]] = {
 """What takes one backend too long, and the one that is asked then."""
 
 
-@pytest.mark.parametrize(("asked", "other"), SLOW.values(), ids=SLOW)
+@each_row(("asked", "other"), SLOW.values(), ids=SLOW)
 def test_a_backend_that_would_take_too_long_is_not_asked(
     backends: GuideBackends, asked: dict[str, Any], other: str
 ) -> None:

@@ -8,9 +8,12 @@ from typing import Any
 
 import pytest
 
+from lmi.model.vllm.mistral.tokens import tokens_of
+
 from ....kit.answers.calls import CALLING
 from ....kit.engines.said import SaidEngine
 from ....kit.models.mistral import mistral_directory, token_ids
+from ....kit.rows import each_row
 
 pytestmark = pytest.mark.engine
 
@@ -138,7 +141,7 @@ def vllms(engine: SaidEngine, ids: list[int], how: str) -> tuple[str, list[Call]
     )
     parser = kind(engine.tokenizer, request.tools)
     request = parser.adjust_request(request)
-    decode = engine.backend._tokenizer.stream([], True, True)
+    decode = tokens_of(engine.tokenizer).stream([], True, True)
     stream, size = HOWS[how]
     tells = hasattr(parser, "set_prompt_token_ids")
     if tells:
@@ -162,7 +165,7 @@ def vllms(engine: SaidEngine, ids: list[int], how: str) -> tuple[str, list[Call]
     return text.strip(), [(name, json.loads(given or "{}")) for name, given in joined.values()]
 
 
-@pytest.mark.parametrize("how", HOWS)
+@each_row("how", HOWS)
 def test_a_call_is_read_as_it_was_written(engine: tuple[str, SaidEngine], how: str) -> None:
     version, made = engine
     wrong: dict[str, Any] = {}
@@ -201,8 +204,8 @@ def test_reasoning_is_told_apart_whole_and_streamed(engine: tuple[str, SaidEngin
     assert "".join(delta.get("reasoning") or "" for delta in deltas) == "Hm, 世 [x]."
 
 
-@pytest.mark.parametrize("kind", ["required", "named"])
-@pytest.mark.parametrize("how", HOWS)
+@each_row("kind", ["required", "named"])
+@each_row("how", HOWS)
 def test_a_forced_call_is_read_in_the_form_that_it_is_guided_to(
     engine: tuple[str, SaidEngine], how: str, kind: str
 ) -> None:

@@ -14,6 +14,7 @@ from ....kit.api.errors import OptionError, RequestError
 from ....kit.engines.backends import NUMBERS
 from ....kit.engines.said import SaidEngine
 from ....kit.models.mistral import THINKING, VERSIONS, mistral_directory
+from ....kit.rows import each_row
 
 pytestmark = pytest.mark.engine
 
@@ -121,7 +122,7 @@ def vllms(engine: SaidEngine, body: Body) -> list[int]:
     from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest
     from vllm.renderers.online_renderer import OnlineRenderer
 
-    core = engine.backend._core
+    core = engine.core
     renderer: Any = OnlineRenderer(
         core.model_config, core.renderer, request_logger=None, chat_template=None,
         chat_template_content_format="auto", enable_auto_tools=True, tool_parser="mistral",
@@ -144,14 +145,6 @@ def test_what_vllms_server_refuses_is_served(engine: SaidEngine) -> None:
         assert ours(engine, given) == vllms(engine, same), what
 
 
-def test_ids_that_end_alike_are_told_apart(engine: SaidEngine) -> None:
-    """vLLM's server gives one to both (before version 11), or refuses them."""
-    given = [USER, called("call_a_123456789", "call_b_123456789")]
-    given += [result("call_a_123456789", "a"), result("call_b_123456789", "b")]
-    expected = [USER, called("123456789", "6dd6e4593"), result("123456789", "a"), result("6dd6e4593", "b")]
-    assert ours(engine, {"messages": given}) == vllms(engine, {"messages": expected})
-
-
 REFUSED: dict[str, tuple[Body, str]] = {
     "a template": ({"messages": [USER], "chat_template": "x"}, "chat_template"),
     "a name of a tool": (
@@ -167,7 +160,7 @@ REFUSED: dict[str, tuple[Body, str]] = {
 }
 
 
-@pytest.mark.parametrize("what", REFUSED)
+@each_row("what", REFUSED)
 def test_what_is_refused_is_named(engine: SaidEngine, what: str) -> None:
     body, path = REFUSED[what]
     with pytest.raises(RequestError) as raised:

@@ -126,7 +126,7 @@ def vllms(engine: SaidEngine, body: Body) -> tuple[list[int], Any, Any]:
     from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest
     from vllm.renderers.online_renderer import OnlineRenderer
 
-    core = engine.backend._core
+    core = engine.core
     renderer: Any = OnlineRenderer(
         core.model_config, core.renderer, request_logger=None, chat_template=None,
         chat_template_content_format="auto", enable_auto_tools=True, tool_parser="mistral",
@@ -149,7 +149,7 @@ def test_images_in_results(engine: SaidEngine) -> None:
     """What vLLM's server refuses has them in a user's message, as with templates that do not show them."""
     for what, (given, followed) in RESULTS.items():
         body = {"messages": given, "tools": TOOLS}
-        if engine.backend._core.get_tokenizer().version >= 15:
+        if engine.core.get_tokenizer().version >= 15:
             assert ours(engine, body) == vllms(engine, body), what
             continue
         with pytest.raises(ValueError, match="ImageURLChunk"):

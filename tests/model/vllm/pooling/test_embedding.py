@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from ....kit.api.engine import vllm_core
 from ....kit.api.errors import ContextError, ParameterError, RequestError, UnsupportedError
 from ....kit.api.options import make_settings
 from ....kit.api.types import Conversation, Delta, Embedding, Event, Failed, Finish, Generation, Message, Started
@@ -267,18 +268,18 @@ def test_a_generation_is_refused(model: Model) -> None:
 
 def test_a_fault_in_a_step_ends_its_request_alone(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
     """The part of the table of faults (docs/robustness.md) that lies in the steps of embeddings."""
-    receive = model.backend._core.receive
+    receive = vllm_core.Core.receive
     broken: list[str] = []
 
-    async def changed() -> Any:
-        outputs = await receive()
+    async def changed(core: Any) -> Any:
+        outputs = await receive(core)
         for output in outputs:
             broken[:] = broken or [output.request_id]
             if output.request_id in broken:
                 output.pooling_output = None
         return outputs
 
-    monkeypatch.setattr(model.backend._core, "receive", changed)
+    monkeypatch.setattr(vllm_core.Core, "receive", changed)
     (failed,), neighbour = run(model.backend, TEXTS[0], TEXTS[1])
     assert isinstance(failed, Failed)
     assert failed.message == "the engine failed while making embeddings"

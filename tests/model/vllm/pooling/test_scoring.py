@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import struct
 from collections.abc import Iterator
@@ -13,11 +14,12 @@ import pytest
 
 from ....kit.api.errors import ContextError, OptionError, ParameterError, UnsupportedError
 from ....kit.api.options import make_settings
-from ....kit.api.types import Conversation, Delta, Event, Finish, Generation, Scoring, Started
+from ....kit.api.types import Conversation, Delta, Event, Finish, Generation, Scoring, Settings, Started
 from ....kit.engines.backends import NUMBERS
+from ....kit.engines.spoken_for import Client, engine_spoken_for
 from ....kit.engines.start import in_process
 from ....kit.hosts.host import model_directory
-from ....kit.models.embedding import CONTEXT, build_bert
+from ....kit.models.embedding import CONTEXT
 from ....kit.models.scoring import (
     CAUSAL,
     CausalReference,
@@ -43,10 +45,19 @@ class Model:
     reference: Any
 
 
-def started(source: Path, folder: Path, **options: str) -> Any:
+def settings_of(source: Path, folder: Path, **options: str) -> Settings:
     # The model's own files say how long its prompts may be.
     properties = {f"option.{name}": value for name, value in {**options, "max_model_len": ""}.items()}
-    return in_process(make_settings(model_directory(source, folder, properties)))
+    return make_settings(model_directory(source, folder, properties))
+
+
+def started(source: Path, folder: Path, **options: str) -> Any:
+    return in_process(settings_of(source, folder, **options))
+
+
+def configured(source: Path, folder: Path, **options: str) -> tuple[Any, Client]:
+    """A backend, and what speaks for its core."""
+    return engine_spoken_for(settings_of(source, folder, **options), "classify")
 
 
 @pytest.fixture(scope="module")
@@ -243,31 +254,19 @@ def test_of_its_prompt_the_document_is_cut(causal: Model) -> None:
         causal.backend.prepare(1, asked(QUERY, "abc", truncate=whole))
 
 
+def prompt_of(source: Path, folder: Path, **options: str) -> str:
+    """That of a pair, by a reranker of no family."""
+    made, _ = configured(source, folder, task="text-ranking", **options)
+    return str(made.prompt_text(made.prepare(1, asked(QUERY, "hi"))))
+
+
 def test_a_causal_model_that_the_options_make_a_reranker(tmp_path: Path) -> None:
     """As no family is."""
-    source = build_causal(tmp_path / "source")
-    # Names and prose say nothing.
-    (source / "README.md").write_text("# Qwen3-Reranker-0.6B")
-    heads = {"classifier_from_token": ["no", "yes"]}
     template = "{% for message in messages %}{{ message.role }}: {{ message.content }}, {% endfor %}yes?"
-    with pytest.raises(
-        OptionError, match=r"^option.reranker: Qwen3ForCausalLM generates text, and nothing in its files says"
-    ):
-        started(source, tmp_path / "refused", task="text-ranking")
-    backend = started(
-        source,
-        tmp_path / "model",
-        task="text-ranking",
-        hf_overrides=json.dumps({**heads, "method": "from_2_way_softmax"}),
-        chat_template=template,
-    )
-    try:
-        (found,) = scores(backend, QUERY, ["hi"])
-    finally:
-        backend.close()
-    reference = CausalReference(source)
-    prompt = f"query: {QUERY}, document: hi, yes?"
-    assert found == near(reference.score_of(prompt))
+    said = json.dumps({"classifier_from_token": ["no", "yes"], "method": "from_2_way_softmax"})
+    source = build_causal(tmp_path / "source")
+    found = prompt_of(source, tmp_path / "model", hf_overrides=said, chat_template=template)
+    assert found == f"query: {QUERY}, document: hi, yes?"
 
 
 PARTS_OF = '(messages | selectattr("role", "eq", "{}") | first).content[0].text'
@@ -280,12 +279,7 @@ def test_a_causal_model_that_its_own_files_make_a_reranker(tmp_path: Path, form:
     source = build_causal(tmp_path / "source")
     system, query, document = (f"{{{{ {form.format(role)} }}}}" for role in ("system", "query", "document"))
     add_sentence_transformers(source, "qwen3", f"{system if prompt else ''}q: {query}, d: {document}, yes?", prompt)
-    backend = started(source, tmp_path / "model", task="text-ranking")
-    try:
-        (found,) = scores(backend, QUERY, ["hi"])
-    finally:
-        backend.close()
-    assert found == near(CausalReference(source).score_of(f"{prompt}q: {QUERY}, d: hi, yes?"))
+    assert prompt_of(source, tmp_path / "model") == f"{prompt}q: {QUERY}, d: hi, yes?"
 
 
 def test_an_instruction_that_a_model_cannot_take(ranker: Model) -> None:
@@ -296,25 +290,29 @@ def test_an_instruction_that_a_model_cannot_take(ranker: Model) -> None:
         ranker.backend.prepare(1, asked(QUERY, "hi", template_arguments={"instruction": "x"}))
 
 
-@pytest.mark.parametrize("task", ["text-ranking", "score"])
-def test_several_classes_cannot_rank(tmp_path: Path, task: str) -> None:
-    source = build_cross_encoder(tmp_path / "bert", LABELS)
+def test_several_classes_cannot_rank(tmp_path: Path) -> None:
+    made, _ = configured(build_cross_encoder(tmp_path / "bert", LABELS), tmp_path / "model", task="text-ranking")
     with pytest.raises(OptionError, match=r"^option.task: expected text-classification with this model, which has 3"):
-        started(source, tmp_path / "model", task=task)
-
-
-def test_a_model_without_a_head(tmp_path: Path) -> None:
-    with pytest.raises(OptionError, match=r"option.task: BertModel has no head for classes; with option.task=text-emb"):
-        started(build_bert(tmp_path / "bert"), tmp_path / "model", task="score")
+        asyncio.run(made.begin())
 
 
 def test_the_activation_is_the_configs(tmp_path: Path) -> None:
-    """As it is in a whole start; activation_of judges the kinds."""
+    """activation_of judges the kinds."""
+    import torch
+    from vllm.v1.engine import EngineCoreOutput, FinishReason
+
     source = build_cross_encoder(tmp_path / "bert", problem_type="regression")
-    backend = started(source, tmp_path / "model", task="score")
-    reference = ScoreReference(source)
-    try:
-        found = scores(backend, QUERY, DOCUMENTS)
-    finally:
-        backend.close()
-    assert found == near([reference.logits(QUERY, document)[0] for document in DOCUMENTS])
+    made, client = configured(source, tmp_path / "model", task="score")
+
+    async def scored(logits: float) -> bytes:
+        made.add(1, made.prepare(1, asked(QUERY, "hi")))
+        await asyncio.sleep(0)
+        (request,) = client.requests
+        ended = EngineCoreOutput(request.request_id, [], finish_reason=FinishReason.STOP)
+        ended.pooling_output = torch.tensor([logits])
+        client.say(ended)
+        _, (_, delta) = await made.receive()
+        assert isinstance(delta, Delta)
+        return delta.vector
+
+    assert struct.unpack("<f", asyncio.run(scored(-3.5))) == (-3.5,)

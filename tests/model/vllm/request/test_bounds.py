@@ -13,17 +13,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
 from lmi.model.vllm.request.bounds import RunnerBounds
 
-from ....kit.api.dialects import receive
 from ....kit.api.errors import ParameterError
-from ....kit.api.options import make_settings, typed_settings
-from ....kit.api.types import Conversation, Failed, Generation, ParsedRequest, Request, Sampling
-from ....kit.engines.start import preparer
+from ....kit.api.options import make_settings
+from ....kit.api.types import Conversation, Generation, Sampling
+from ....kit.engines.start import Front, front
 from ....kit.hosts.host import model_directory
+from ....kit.rows import each_row
 
 pytestmark = pytest.mark.engine
 
@@ -49,8 +48,8 @@ def model_dir(demo_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Pat
 
 
 @pytest.fixture(scope="module")
-def requests(model_dir: Path) -> Any:
-    return preparer(make_settings(model_dir, max_logprobs=str(2 * VOCABULARY)))
+def vllms(model_dir: Path) -> Front:
+    return front(make_settings(model_dir, max_logprobs=str(2 * VOCABULARY)))
 
 
 class CpuBuffer:
@@ -64,7 +63,7 @@ class CpuBuffer:
 
 
 @pytest.fixture
-def take(requests: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[[Any], None]:
+def take(vllms: Front, monkeypatch: pytest.MonkeyPatch) -> Callable[[Any], None]:
     """V2's own way to take a request's SamplingParams; raises as it does."""
     import torch
     from vllm.v1.worker.gpu import buffer_utils
@@ -80,7 +79,7 @@ def take(requests: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[[Any], None
     states = RequestState(2, 64, 64, 0, VOCABULARY, device)
     given = {"max_num_reqs": 2, "vocab_size": VOCABULARY, "device": device, "req_states": states}
     if "vllm_config" in inspect.signature(Sampler).parameters:
-        given["vllm_config"] = requests._core.vllm_config
+        given["vllm_config"] = vllms.core.vllm_config
     sampler = sampler_class(**given)
     # Some versions are given the prompt's length too.
     more = (3,) if "prompt_len" in inspect.signature(sampler.add_request).parameters else ()
@@ -132,7 +131,7 @@ CASES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
 """The field; what is at the bound; what is one beyond it."""
 
 
-def completed(requests: Any, arguments: dict[str, Any]) -> Any:
+def completed(vllms: Front, arguments: dict[str, Any]) -> Any:
     """SamplingParams as they go to the core."""
     from vllm import SamplingParams
 
@@ -140,37 +139,37 @@ def completed(requests: Any, arguments: dict[str, Any]) -> Any:
     allowed = arguments.get("allowed_token_ids")
     asked = {name: value for name, value in arguments.items() if name != "allowed_token_ids"}
     params = SamplingParams(max_tokens=20, detokenize=False, **asked)
-    made = requests._core.request({"type": "token", "prompt_token_ids": [5]}, params).sampling_params
+    made = vllms.core.request({"type": "token", "prompt_token_ids": [5]}, params).sampling_params
     made.allowed_token_ids = allowed
     return made
 
 
-def refused_by_vllms_front(requests: Any, arguments: dict[str, Any]) -> str:
+def refused_by_vllms_front(vllms: Front, arguments: dict[str, Any]) -> str:
     """What it says of them; nothing where it takes them."""
     import vllm.exceptions
 
     try:
-        completed(requests, arguments)
+        completed(vllms, arguments)
     except (ValueError, getattr(vllm.exceptions, "VLLMClientError", ValueError)) as error:
         return str(error)
     return ""
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_what_is_at_a_bound_is_taken(requests: Any, take: Callable[[Any], None], case: str) -> None:
-    params = completed(requests, CASES[case][1])
+@each_row("case", CASES)
+def test_what_is_at_a_bound_is_taken(vllms: Front, take: Callable[[Any], None], case: str) -> None:
+    params = completed(vllms, CASES[case][1])
     take(params)
     RunnerBounds(VOCABULARY).check(params)
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_what_is_beyond_it_is_refused_before_v2_raises(requests: Any, take: Callable[[Any], None], case: str) -> None:
+@each_row("case", CASES)
+def test_what_is_beyond_it_is_refused_before_v2_raises(vllms: Front, take: Callable[[Any], None], case: str) -> None:
     field, _, beyond = CASES[case]
-    if refusal := refused_by_vllms_front(requests, beyond):
+    if refusal := refused_by_vllms_front(vllms, beyond):
         # From a later version on it counts some itself.
         assert "Too many bad words" in refusal
         return
-    params = completed(requests, beyond)
+    params = completed(vllms, beyond)
     with pytest.raises(ValueError, match=r"^Too many "):
         take(params)
     named = f"sampling.{field}"
@@ -179,8 +178,8 @@ def test_what_is_beyond_it_is_refused_before_v2_raises(requests: Any, take: Call
     assert caught.value.param == named
 
 
-def test_stop_ids_without_min_tokens_have_no_bound(requests: Any, take: Callable[[Any], None]) -> None:
-    params = completed(requests, {"stop_token_ids": ids(1024)})
+def test_stop_ids_without_min_tokens_have_no_bound(vllms: Front, take: Callable[[Any], None]) -> None:
+    params = completed(vllms, {"stop_token_ids": ids(1024)})
     take(params)
     RunnerBounds(VOCABULARY).check(params)
 
@@ -192,11 +191,7 @@ def generation(**fields: Any) -> Generation:
 
 
 REFUSED: dict[str, tuple[Generation, str]] = {
-    "stop ids": (generation(stop_token_ids=tuple(ids(126)), min_tokens=1), "sampling.stop_token_ids"),
-    "bad words": (generation(bad_words=tuple(words(129))), "sampling.bad_words"),
-    "tokens of bad words": (generation(bad_words=(LONG, "%%")), "sampling.bad_words"),
-    "biases": (generation(logit_bias=dict.fromkeys(ids(1025), 1.0)), "sampling.logit_bias"),
-    "allowed ids": (generation(allowed_token_ids=(100,) * 1025), "sampling.allowed_token_ids"),
+    "what is beyond a bound": (generation(stop_token_ids=tuple(ids(126)), min_tokens=1), "sampling.stop_token_ids"),
     "allowed ids, of which none may come": (
         generation(allowed_token_ids=(5,), stop_token_ids=(5,), min_tokens=1),
         "sampling.allowed_token_ids",
@@ -205,16 +200,17 @@ REFUSED: dict[str, tuple[Generation, str]] = {
     "log-probabilities": (generation(logprobs=VOCABULARY + 1), "sampling.logprobs"),
     "log-probabilities of the prompt": (generation(prompt_logprobs=VOCABULARY + 1), "sampling.prompt_logprobs"),
     "a token id": (generation(prompt=(5, VOCABULARY)), "prompt"),
+    "a token id below 0": (generation(prompt=(5, -1)), "prompt"),
     "a blank bad word": (generation(bad_words=("a", " ")), "sampling.bad_words"),
 }
 
 
-@pytest.mark.parametrize("case", REFUSED)
-def test_what_ends_a_core_is_not_sent(requests: Any, case: str) -> None:
+@each_row("case", REFUSED)
+def test_what_ends_a_core_is_not_sent(vllms: Front, case: str) -> None:
     asked, path = REFUSED[case]
     # From a later version on vLLM counts bad words itself.
     with pytest.raises(ParameterError, match=rf"^{path}: (expected|Too many bad words) ") as caught:
-        requests.prepare(1, asked)
+        vllms.requests.prepare(1, asked)
     assert caught.value.param == path
     assert "\n" not in caught.value.message
 
@@ -254,7 +250,7 @@ FOREIGN: dict[str, tuple[Generation, str]] = {
 
 
 def test_a_token_that_the_model_does_not_have_is_not_sent(tokenizer_with_more: Path) -> None:
-    requests = preparer(make_settings(tokenizer_with_more))
+    requests = front(make_settings(tokenizer_with_more)).requests
     for asked, field in FOREIGN.values():
         # Of allowed tokens 0.32 says it itself.
         with pytest.raises(ParameterError, match=rf"^{field}: (expected token.* {TOKENS}|contains out-of)") as caught:
@@ -263,39 +259,9 @@ def test_a_token_that_the_model_does_not_have_is_not_sent(tokenizer_with_more: P
     assert requests.prepare(1, generation(prompt="a", bad_words=("b",))).prompt_ids[-1] == 64
 
 
-def test_what_is_at_the_bounds_is_prepared(requests: Any) -> None:
+def test_what_is_at_the_bounds_is_prepared(vllms: Front) -> None:
     asked = generation(
         stop_token_ids=tuple(ids(125)), min_tokens=1, bad_words=(LONG, "%"), logprobs=VOCABULARY,
         logit_bias=dict.fromkeys(ids(1024), 1.0), prompt=(5, VOCABULARY - 1),
     )  # fmt: skip
-    assert requests.prepare(1, asked).tokens == 22
-
-
-BODIES: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
-    "lmi": ({"inputs": "a", "parameters": {"bad_sequences": [LONG, "%%"]}}, {}, "parameters.bad_sequences"),
-    "lmi by vLLM's name": ({"inputs": "a", "parameters": {"bad_words": [LONG, "%%"]}}, {}, "parameters.bad_words"),
-    "dynamic": (
-        {"inputs": "a", "parameters": {"bad_sequences": [LONG, "%%"]}},
-        {"rolling_batch": "disable"},
-        "parameters.bad_sequences",
-    ),
-    "tgi": (
-        {"inputs": "a", "parameters": {"bad_sequences": [LONG, "%%"]}},
-        {"tgi_compat": True},
-        "parameters.bad_sequences",
-    ),
-    "openai": ({"prompt": "a", "bad_words": [LONG, "%%"]}, {}, "bad_words"),
-}
-
-
-@pytest.mark.parametrize("name", BODIES)
-def test_the_error_has_the_clients_name_of_the_field(requests: Any, name: str) -> None:
-    body, options, field = BODIES[name]
-    request = Request(json.dumps(body).encode(), path="/invocations", headers={}, request_id="7")
-    call = receive(request, msgspec.structs.replace(typed_settings(), **options))
-    assert isinstance(call, ParsedRequest), call
-    with pytest.raises(ParameterError) as caught:
-        requests.prepare(1, call.generations[0])
-    told = call.fields.failed(Failed.of(caught.value))
-    assert told.param == field
-    assert told.message.startswith(f"{field}: expected at most 1024 tokens")
+    assert vllms.requests.prepare(1, asked).tokens == 22

@@ -23,8 +23,9 @@ from ....kit.api.errors import ParameterError, RequestError, UnsupportedError
 from ....kit.api.options import make_settings
 from ....kit.api.types import Delta, Event, Generation, ParsedRequest, Request, Sampling, Started
 from ....kit.engines import backends
-from ....kit.engines.start import preparer
+from ....kit.engines.start import Front, front
 from ....kit.hosts.host import model_directory
+from ....kit.rows import each_row
 
 pytestmark = pytest.mark.engine
 
@@ -49,8 +50,8 @@ def model_dir(demo_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Pat
 
 
 @pytest.fixture(scope="module")
-def requests(model_dir: Path) -> Any:
-    return preparer(make_settings(model_dir, request_chat_template="true", reasoning_parser="qwen3"))
+def vllms(model_dir: Path) -> Front:
+    return front(make_settings(model_dir, request_chat_template="true", reasoning_parser="qwen3"))
 
 
 def asked(body: dict[str, Any]) -> Generation:
@@ -61,17 +62,17 @@ def asked(body: dict[str, Any]) -> Generation:
     return received.generations[0]
 
 
-def ours(requests: Any, body: dict[str, Any]) -> Any:
-    return requests.prepare(1, asked(body)).requests[0]
+def ours(vllms: Front, body: dict[str, Any]) -> Any:
+    return vllms.requests.prepare(1, asked(body)).requests[0]
 
 
-def theirs(requests: Any, body: dict[str, Any]) -> Any:
+def theirs(vllms: Front, body: dict[str, Any]) -> Any:
     """What vLLM's server makes of it (entrypoints/openai/*/serving.py, renderers/online_renderer.py)."""
     from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest
     from vllm.entrypoints.openai.completion.protocol import CompletionRequest
     from vllm.renderers.inputs.preprocess import parse_model_prompt
 
-    core = requests._core
+    core = vllms.core
     form = ChatCompletionRequest if "messages" in body else CompletionRequest
     request = form(**body)
     tokenize = request.build_tok_params(core.model_config)
@@ -122,49 +123,49 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("base", "field", "value", "place"), CASES)
+@each_row(("base", "field", "value", "place"), CASES)
 def test_it_arrives_as_from_vllms_server(
-    requests: Any, base: dict[str, Any], field: str, value: Any, place: str
+    vllms: Front, base: dict[str, Any], field: str, value: Any, place: str
 ) -> None:
     body = {**base, field: value}
-    made, expected = found(ours(requests, body), place), found(theirs(requests, body), place)
+    made, expected = found(ours(vllms, body), place), found(theirs(vllms, body), place)
     if place == GUIDE:
         made, expected = json.loads(made), json.loads(expected)
     assert made == expected
 
 
-@pytest.mark.parametrize("side", ["left", "right"])
-@pytest.mark.parametrize("base", [CHAT, TEXT], ids=["chat", "text"])
-@pytest.mark.parametrize("keep", [1, 4, 10_000])
-def test_a_prompt_is_cut_at_either_end(requests: Any, base: dict[str, Any], side: str, keep: int) -> None:
-    whole = ours(requests, base).prompt_token_ids
+@each_row("side", ["left", "right"])
+@each_row("base", [CHAT, TEXT], ids=["chat", "text"])
+@each_row("keep", [1, 4, 10_000])
+def test_a_prompt_is_cut_at_either_end(vllms: Front, base: dict[str, Any], side: str, keep: int) -> None:
+    whole = ours(vllms, base).prompt_token_ids
     body = {**base, "truncate_prompt_tokens": keep, "truncation_side": side}
-    made = ours(requests, body).prompt_token_ids
+    made = ours(vllms, body).prompt_token_ids
     assert made == (whole[:keep] if side == "right" else whole[-keep:])
-    if keep < requests._context:
-        assert made == theirs(requests, body).prompt_token_ids
+    if keep < vllms.core.model_config.max_model_len:
+        assert made == theirs(vllms, body).prompt_token_ids
 
 
 @pytest.mark.parametrize("side", ["left", "right"])
-def test_token_ids_are_cut_at_either_end(requests: Any, side: str) -> None:
+def test_token_ids_are_cut_at_either_end(vllms: Front, side: str) -> None:
     body = {**TEXT, "prompt": [5, 6, 7, 8], "truncate_prompt_tokens": 3, "truncation_side": side}
-    assert ours(requests, body).prompt_token_ids == ([5, 6, 7] if side == "right" else [6, 7, 8])
+    assert ours(vllms, body).prompt_token_ids == ([5, 6, 7] if side == "right" else [6, 7, 8])
 
 
-def test_a_long_prompt_is_cut_before_it_is_tokenized(requests: Any) -> None:
+def test_a_long_prompt_is_cut_before_it_is_tokenized(vllms: Front) -> None:
     body = {**TEXT, "prompt": "Who wrote Hamlet? " + "word " * 200_000, "truncate_prompt_tokens": 4}
-    made = ours(requests, {**body, "truncation_side": "right"}).prompt_token_ids
-    assert made == ours(requests, TEXT).prompt_token_ids[:4]
+    made = ours(vllms, {**body, "truncation_side": "right"}).prompt_token_ids
+    assert made == ours(vllms, TEXT).prompt_token_ids[:4]
 
 
-def test_a_template_decides_on_the_roles_of_its_request(requests: Any) -> None:
+def test_a_template_decides_on_the_roles_of_its_request(vllms: Front) -> None:
     """Where a late word of the system's stays is by what the request's own template takes, not the model's."""
     said = (("user", "Hi"), ("system", "Be brief."), ("user", "Well?"))
     messages = [{"role": role, "content": content} for role, content in said]
 
     def prompt(template: str) -> str:
-        made = ours(requests, {**CHAT, "messages": messages, "chat_template": template})
-        return str(requests._core.get_tokenizer().decode(made.prompt_token_ids))
+        made = ours(vllms, {**CHAT, "messages": messages, "chat_template": template})
+        return str(vllms.core.get_tokenizer().decode(made.prompt_token_ids))
 
     assert prompt(TEMPLATE).startswith("<user>Hi<system>Be brief.<user>Well?")
     strict = "{% if messages[1:] | selectattr('role', 'eq', 'system') | list %}{{ raise_exception('late') }}{% endif %}"
@@ -195,12 +196,12 @@ REFUSED: list[tuple[dict[str, Any], type[RequestError], str]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("fields", "kind", "message"), REFUSED)
+@each_row(("fields", "kind", "message"), REFUSED)
 def test_it_is_refused_before_it_is_sent(
-    requests: Any, fields: dict[str, Any], kind: type[RequestError], message: str
+    vllms: Front, fields: dict[str, Any], kind: type[RequestError], message: str
 ) -> None:
     with pytest.raises(kind) as caught:
-        ours(requests, {**CHAT, **fields})
+        ours(vllms, {**CHAT, **fields})
     assert caught.value.message.startswith(message)
 
 
@@ -209,7 +210,7 @@ def test_it_is_refused_before_it_is_sent(
 
 def test_a_budget_is_refused_where_vllm_does_not_know_reasoning(model_dir: Path) -> None:
     """By name; vLLM's own error names no field."""
-    plain = preparer(make_settings(model_dir))
+    plain = front(make_settings(model_dir))
     with pytest.raises(UnsupportedError, match=r"^sampling\.thinking_token_budget: .*option\.reasoning_parser"):
         ours(plain, {**CHAT, "thinking_token_budget": 5})
     assert ours(plain, {**CHAT, "thinking_token_budget": -1}).sampling_params.thinking_token_budget is None

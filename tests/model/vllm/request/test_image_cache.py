@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import gc
 import json
 import random
@@ -85,45 +84,45 @@ def answers(backend: Any, *prepared: Any) -> list[str]:
     return ["".join(e.text for e in events[one.number] if isinstance(e, Delta)) for one in prepared]
 
 
-class Sent:
-    """How many bytes each request took to the core."""
+@pytest.fixture
+def sizes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many bytes each request takes to the core."""
+    from vllm.v1.engine.core_client import AsyncMPClient
+    from vllm.v1.serial_utils import MsgpackEncoder
 
-    def __init__(self, backend: Any, patch: pytest.MonkeyPatch) -> None:
-        from vllm.v1.serial_utils import MsgpackEncoder
+    found: list[int] = []
+    encoder: Any = MsgpackEncoder()
+    client: Any = AsyncMPClient
+    send = client.add_request_async
 
-        self.sizes: list[int] = []
-        encoder: Any = MsgpackEncoder()
-        add = backend._core._client.add_request_async
+    async def watched(self: Any, request: Any) -> None:
+        found.append(sum(memoryview(part).nbytes for part in encoder.encode(request)))
+        await send(self, request)
 
-        async def watched(request: Any) -> None:
-            self.sizes.append(sum(memoryview(part).nbytes for part in encoder.encode(request)))
-            await add(request)
-
-        patch.setattr(backend._core._client, "add_request_async", watched)
+    monkeypatch.setattr(client, "add_request_async", watched)
+    return found
 
 
 @pytest.mark.parametrize("n", [1, 3])
-def test_an_image_crosses_once(backend: Any, monkeypatch: pytest.MonkeyPatch, n: int) -> None:
-    sent = Sent(backend, monkeypatch)
+def test_an_image_crosses_once(backend: Any, sizes: list[int], n: int) -> None:
     seed = 1000 + n
     first = answers(backend, prepare(backend, seed, n=n))
     again = answers(backend, prepare(backend, seed, n=n))
     both = answers(backend, prepare(backend, seed, seed + 10, n=n))
     assert first == again != [""]
     assert both != first
-    assert sent.sizes[0] > 1 << 20
-    assert all(size <= 10_000 for size in sent.sizes[1 : 2 * n])
-    assert 1 << 20 < sent.sizes[2 * n] < sent.sizes[0] + 10_000
-    assert all(size <= 10_000 for size in sent.sizes[2 * n + 1 :])
-    assert len(sent.sizes) == 3 * n
+    assert sizes[0] > 1 << 20
+    assert all(size <= 10_000 for size in sizes[1 : 2 * n])
+    assert 1 << 20 < sizes[2 * n] < sizes[0] + 10_000
+    assert all(size <= 10_000 for size in sizes[2 * n + 1 :])
+    assert len(sizes) == 3 * n
 
 
-def test_a_search_sends_its_image_once(backend: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    sent = Sent(backend, monkeypatch)
+def test_a_search_sends_its_image_once(backend: Any, sizes: list[int]) -> None:
     answers(backend, prepare(backend, 1100, beams=Beams(width=2)))
-    assert len(sent.sizes) > 4
-    assert sent.sizes[0] > 1 << 20
-    assert all(size <= 10_000 for size in sent.sizes[1:])
+    assert len(sizes) > 4
+    assert sizes[0] > 1 << 20
+    assert all(size <= 10_000 for size in sizes[1:])
 
 
 def test_images_do_not_pile_up_in_the_engines_process(backend: Any) -> None:
@@ -139,13 +138,12 @@ def test_images_do_not_pile_up_in_the_engines_process(backend: Any) -> None:
     assert process.memory_info().rss - before <= 64 << 20
 
 
-def test_one_that_is_never_sent_changes_nothing(backend: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_that_is_never_sent_changes_nothing(backend: Any, sizes: list[int]) -> None:
     """It is refused, or its client goes away, after its images were made."""
-    sent = Sent(backend, monkeypatch)
     prepare(backend, 1200)
     later = prepare(backend, 1200)
     answers(backend, later)
-    assert [size > 1 << 20 for size in sent.sizes] == [True]
+    assert [size > 1 << 20 for size in sizes] == [True]
 
 
 def test_what_could_not_be_sent_is_not_taken_for_sent(backend: Any) -> None:
@@ -164,7 +162,7 @@ def test_what_could_not_be_sent_is_not_taken_for_sent(backend: Any) -> None:
 def test_what_the_core_has_lost_is_sent_again(backend: Any) -> None:
     """One request fails for it, as the core has nothing to look at; the next is well."""
     (expected,) = answers(backend, prepare(backend, 1400))
-    asyncio.run_coroutine_threadsafe(backend._core._client.reset_mm_cache_async(), backend._on).result(60)
+    backend.ask_core("reset_mm_cache")
     # The prompt's cache and the tower's have it still: another text before it.
     lost = prepare(backend, 1400)
     lost.requests[0].cache_salt = "another"
@@ -175,11 +173,10 @@ def test_what_the_core_has_lost_is_sent_again(backend: Any) -> None:
     assert answers(backend, prepare(backend, 1400)) == [expected]
 
 
-def test_no_order_parts_the_core_from_what_is_known_of_it(small: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_order_parts_the_core_from_what_is_known_of_it(small: Any, sizes: list[int]) -> None:
     """Requests that overtake each other between their rendering and their sending, and some that are given up there,
     with more pictures than the core keeps.
     """
-    sent = Sent(small, monkeypatch)
     choices = [(2001,), (2002,), (2003,), (2004,), (2005,), (2001, 2004), (2005, 2002), (2003, 2003)]
     alone = {seeds: answers(small, prepare(small, *seeds))[0] for seeds in choices}
     assert len({*alone.values()}) > 4
@@ -193,5 +190,5 @@ def test_no_order_parts_the_core_from_what_is_known_of_it(small: Any, monkeypatc
         small.add(given_up)
         small.abort([given_up.number])
         assert answers(small, *(request for _, request in prepared)) == [alone[one] for one, _ in prepared]
-    small_ones = [size for size in sent.sizes if size <= 10_000]
+    small_ones = [size for size in sizes if size <= 10_000]
     assert len(small_ones) > 5, "pictures that the core keeps are not sent"

@@ -107,11 +107,11 @@ def test_where_images_stand(
     from ....kit.api.engine import ChatRenderer
 
     given = msgspec.structs.replace(settings, chat_template=template, chat_template_content_format=content_format)
-    chat = ChatRenderer(backend._core, given)
+    chat = ChatRenderer(backend.core, given)
     conversation = generation("a", "", "b", "").prompt
     assert isinstance(conversation, Conversation)
     prompt = chat.render(chat.request(conversation), images(png(20, 10), png(10, 20)))
-    text = backend._core.get_tokenizer().decode(prompt["prompt_token_ids"], skip_special_tokens=False)
+    text = backend.core.get_tokenizer().decode(prompt["prompt_token_ids"], skip_special_tokens=False)
     tile = "<fake_token_around_image>{}" + "<image>" * vision_model.TOKENS
     whole = "\n\n" + tile.format("<global-img>") + "<fake_token_around_image>"
     wide = tile.format("<row_1_col_1>") + tile.format("<row_1_col_2>") + whole
@@ -186,7 +186,7 @@ def test_many_threads_prepare_at_once(backend: Any) -> None:
 
 
 def test_what_the_models_processor_refuses(backend: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    processor = backend._core.renderer.mm_processor.info.get_hf_processor()
+    processor = backend.core.renderer.mm_processor.info.get_hf_processor()
 
     def refuse(*_: Any, **__: Any) -> Any:
         raise ValueError("absolute aspect ratio must be\nsmaller than 200")

@@ -132,7 +132,7 @@ def test_where_a_results_image_stands(
     engine: SaidEngine, template: str | None, of_a_request: bool, prompt: list[Any]
 ) -> None:
     """Where it stays, the prompt is the one of vLLM's own server."""
-    settings, core = engine.settings, engine.backend._core
+    settings, core = engine.settings, engine.core
     given = settings if of_a_request else msgspec.structs.replace(settings, chat_template=template)
     chat = ChatRenderer(core, given)
     conversation = Conversation(

@@ -118,14 +118,3 @@ def test_what_vllm_is_given_fits_its_tensor(sampling: Sampling, seeds: list[int]
         slots[slot] = one.seed
         torch.Generator().manual_seed(one.seed or 0)
     assert slots[: len(seeds)].tolist() == seeds
-
-
-@pytest.mark.engine
-@pytest.mark.parametrize("name", DIALECTS)
-def test_every_dialects_largest_seed_fits_vllm(name: str) -> None:
-    import torch
-
-    from lmi.model.vllm.request.sampling import sampling_params
-
-    params = sampling_params(generation(name), {}, 5, None, {}, vocabulary=100, connected=False)
-    assert torch.tensor([one.seed for one in params], dtype=torch.int64)[0] == LARGEST

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,8 +10,6 @@ import pytest
 from lmi.model.vllm.setup.cache_room import room, tell_room
 
 from ....kit.api.options import make_settings
-from ....kit.engines.start import in_process
-from ....kit.hosts.host import model_directory
 
 
 def config(tokens: int | None, longest: int) -> Any:
@@ -45,14 +42,3 @@ def test_it_is_one_line_of_the_log(caplog: pytest.LogCaptureFixture) -> None:
     tell_room(make_settings(max_rolling_batch_size="1"), config(1600, 1000))
     tell_room(make_settings(), config(None, 1000))
     assert caplog.messages == [f"{HOLDS} 1600 tokens: 1.6 requests of max_model_len=1000"]
-
-
-@pytest.mark.engine
-def test_an_engine_tells(demo_model: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level("INFO", "lmi")
-    options = {"option.num_gpu_blocks_override": "24", "option.block_size": "128"}
-    directory = model_directory(demo_model, tmp_path / "model", options)
-    in_process(make_settings(directory, max_rolling_batch_size="8")).close()
-    assert [line for line in caplog.messages if line.startswith(HOLDS)] == [
-        f"{HOLDS} 3072 tokens: 1.5 requests of max_model_len=2048, or 8 (max_rolling_batch_size) of 384 tokens each"
-    ]

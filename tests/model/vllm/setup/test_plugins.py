@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,11 +12,8 @@ import pytest
 from lmi.model.vllm.setup.plugins import import_plugins
 
 from ....demo.model import Question, question
-from ....kit.answers.events import join_calls
-from ....kit.api.engine import ChatRenderer
 from ....kit.api.errors import OptionError
 from ....kit.api.options import make_settings
-from ....kit.api.types import Conversation, Token
 from ....kit.engines.said import SaidEngine
 
 PLUGIN = '''"""Calls as the demo model writes them, told when they are whole."""
@@ -105,44 +101,6 @@ def written(folder: Path, text: str = PLUGIN) -> str:
     return "my_parser.py"
 
 
-@pytest.fixture
-def tokenizer(demo_model: Path) -> Any:
-    from transformers import AutoTokenizer
-
-    return AutoTokenizer.from_pretrained(demo_model)
-
-
-ANSWER = 'Let me look. <tool_call>{"name": "get_weather", "arguments": {"city": "Paris"}}</tool_call>'
-WEATHER = {"type": "function", "function": {"name": "get_weather", "parameters": {"type": "object"}}}
-
-
-@pytest.mark.engine
-@pytest.mark.parametrize("cuts", [1, 3, 1000])
-def test_a_parser_of_the_users(tmp_path: Path, demo_model: Path, tokenizer: Any, registered: None, cuts: int) -> None:
-    """One token at a time as in a stream, all at once as of a whole answer."""
-    from vllm import EngineArgs
-
-    settings = make_settings(tmp_path, tool_parser_plugin=written(tmp_path), tool_call_parser="mine")
-    assert import_plugins(settings) == [str(tmp_path / "my_parser.py")]
-    config = EngineArgs(model=str(demo_model), enforce_eager=True).create_model_config()
-    llm: Any = SimpleNamespace(
-        get_tokenizer=lambda: tokenizer, model_config=config, renderer=SimpleNamespace(mm_processor=None)
-    )
-    chat = ChatRenderer(llm, settings)
-    asked = Conversation(messages=({"role": "user", "content": "Hi"},), tools=(WEATHER,), tool_choice="auto")
-    splitter = chat.splitter(asked, chat.request(asked), [])
-    assert splitter is not None
-    ids = tokenizer.encode(ANSWER, add_special_tokens=False)
-    tokens = [Token(token_id, tokenizer.decode([token_id])) for token_id in ids]
-    parts = [
-        splitter.feed(tokens[start : start + cuts], ended=start + cuts >= len(tokens))
-        for start in range(0, len(tokens), cuts)
-    ]
-    calls = join_calls((call.index, call.id, call.name, call.arguments) for part in parts for call in part.calls)
-    assert "".join(part.text for part in parts) == "Let me look. "
-    assert [(call.name, call.arguments) for call in calls] == [("my_get_weather", {"city": "Paris"})]
-
-
 CITY = '{"city": "Paris"}'
 
 
@@ -160,7 +118,7 @@ def said(engine: SaidEngine, asked: Question) -> tuple[Any, list[Any]]:
 
 @pytest.mark.engine
 def test_a_chat_with_calls(tmp_path: Path, demo_model: Path, registered: None) -> None:
-    """The same call, whole and streamed."""
+    """One token at a time as in a stream, all at once as of a whole answer."""
     written(tmp_path)
     file = str(tmp_path / "my_parser.py")
     engine = SaidEngine(demo_model, tool_parser_plugin=file, tool_call_parser="mine")

@@ -39,13 +39,25 @@ class Client:
         return SimpleNamespace(engine_index=0, outputs=[TOKEN], scheduler_stats=None)
 
 
-@pytest.mark.parametrize("kept", ["_metrics", "_stats_log"])
-def test_statistics(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, kept: str) -> None:
-    monkeypatch.setattr(vllm_core, "part", lambda place: lambda *_: place)
+@pytest.mark.parametrize("asked", ["metrics", "log"])
+def test_statistics(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, asked: str) -> None:
+    nothing = SimpleNamespace(mm_processor=None)
+    statistics = Faulty()
+    for name, made in {
+        "part": lambda _: lambda *_: nothing,
+        "image_cache": lambda *_: None,
+        "make_client": lambda *_: Client(),
+        "check_attributes": lambda *_: None,
+        "leave_rows": lambda _: None,
+        "VllmMetrics": lambda *_: statistics,
+        "StatsLog": lambda *_: statistics,
+    }.items():
+        monkeypatch.setattr(vllm_core, name, made)
     config: Any = SimpleNamespace(model_config=None, parallel_config=SimpleNamespace(data_parallel_backend="mp"))
-    core: Any = vllm_core.Core(config)
-    core._client, statistics = Client(), Faulty()
-    setattr(core, kept, statistics)
+    core = vllm_core.Core(config, log_stats=asked == "log")
+    core.start()
+    if asked == "metrics":
+        assert core.metrics("text/plain") == b"text/plain"
     for _ in range(2):
         assert asyncio.run(core.receive()) == [TOKEN]
     assert core.metrics("text/plain") == b""

@@ -17,6 +17,7 @@ import pytest
 from .....kit.answers.events import join_calls
 from .....kit.api.types import CallDelta, Conversation, Token
 from .....kit.engines.gpt_oss import front, gpt_oss, tokens
+from .....kit.rows import each_row
 from .....kit.toml import read_toml
 
 pytestmark = pytest.mark.engine
@@ -95,8 +96,8 @@ def ours(case: Case, size: int, **fields: Any) -> tuple[Outcome, Any]:
     return (content, reasoning, [(call.name, decoded(call.text)) for call in joined]), splitter
 
 
-@pytest.mark.parametrize("size", [1, 3, 10_000], ids=["by 1", "by 3", "at once"])
-@pytest.mark.parametrize("name", CASES)
+@each_row("size", [1, 3, 10_000], ids=["by 1", "by 3", "at once"])
+@each_row("name", CASES)
 def test_an_answer_is_taken_apart(name: str, size: int) -> None:
     case = CASES[name]
     outcome, splitter = ours(case, size)

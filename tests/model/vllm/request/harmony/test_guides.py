@@ -12,6 +12,7 @@ import pytest
 from .....kit.api.errors import RequestError
 from .....kit.api.types import Conversation, StructuredOutput
 from .....kit.engines.gpt_oss import front, gpt_oss, guide_backends
+from .....kit.rows import each_row
 
 pytestmark = pytest.mark.engine
 
@@ -145,7 +146,7 @@ CASES: dict[str, tuple[Conversation, StructuredOutput | None, str, str | set[str
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", CASES)
+@each_row("name", CASES)
 def test_a_guide_holds_where_it_is_to_hold(name: str) -> None:
     conversation, guide, text, expected = CASES[name]
     found = taken(guided(conversation, guide), text)
@@ -195,7 +196,7 @@ REFUSED: dict[str, tuple[Conversation, StructuredOutput | None, str, str]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", REFUSED)
+@each_row("name", REFUSED)
 def test_what_xgrammar_cannot_guide_is_refused(name: str) -> None:
     conversation, guide, backend, message = REFUSED[name]
     with pytest.raises(RequestError, match=f"^{re.escape(message)}"):

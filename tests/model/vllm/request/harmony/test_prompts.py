@@ -16,6 +16,7 @@ from .....kit.api.dialects import parse
 from .....kit.api.errors import ParameterError, UnsupportedError
 from .....kit.api.types import Conversation, Sampling
 from .....kit.engines.gpt_oss import front, gpt_oss, with_options
+from .....kit.rows import each_row
 
 pytestmark = pytest.mark.engine
 
@@ -65,29 +66,16 @@ BODIES: dict[str, Body] = {
     "system": {"messages": [SYSTEM, user()]},
     "developer": {"messages": [DEVELOPER, user()]},
     "system and developer": {"messages": [SYSTEM, DEVELOPER, user()]},
-    "developer and system": {"messages": [DEVELOPER, SYSTEM, user()]},
-    "system twice": {"messages": [SYSTEM, {"role": "system", "content": "Be kind."}, user()]},
     "system later": {"messages": [SYSTEM, user(), assistant("So."), {"role": "system", "content": "Now."}, user()]},
-    "an empty system message": {"messages": [{"role": "system", "content": ""}, user()]},
-    "system in parts": {"messages": [{"role": "system", "content": [{"type": "text", "text": "Be brief."}]}, user()]},
     "a question in parts": {"messages": [user([{"type": "text", "text": "How"}, {"type": "text", "text": " is it?"}])]},
     "several turns": {"messages": [user(), assistant("Sunny."), user("And in Rome?"), assistant("Rain."), user("Hm?")]},
-    "questions in a row": {"messages": [user("One."), user("Two.")]},
-    "reasoning of an earlier turn": {"messages": [user(), assistant("Sunny.", reasoning="Look."), user("In Rome?")]},
     "reasoning of several turns": {
         "messages": [user(), assistant("A", reasoning="1"), user("B?"), assistant("B", reasoning="2"), user("C?")]
     },
     "tools": {"messages": [SYSTEM, user()], **TOOLS},
-    "tools without instructions": {"messages": [user()], **TOOLS},
     "tools, none to be called": {"messages": [user()], **TOOLS, "tool_choice": "none"},
-    "tools, one must be called": {"messages": [user()], **TOOLS, "tool_choice": "required"},
     "tools, one by name": {
         "messages": [user()], **TOOLS, "tool_choice": {"type": "function", "function": {"name": "get_time"}}
-    },
-    "a call and its result": {"messages": [user(), assistant(tool_calls=[call()]), result()], **TOOLS},
-    "a call with a preamble": {"messages": [user(), assistant("I look.", tool_calls=[call()]), result()], **TOOLS},
-    "a call with reasoning": {
-        "messages": [user(), assistant(reasoning="Look.", tool_calls=[call()]), result()], **TOOLS
     },
     "a call with both": {
         "messages": [SYSTEM, user(), assistant("I look.", reasoning="Look.", tool_calls=[call()]), result()], **TOOLS
@@ -95,13 +83,6 @@ BODIES: dict[str, Body] = {
     "two calls": {
         "messages": [
             user(), assistant(tool_calls=[call(), call("c2", "get_time", "{}")]), result(), result("c2", "noon")
-        ],
-        **TOOLS,
-    },
-    "calls of several steps": {
-        "messages": [
-            user(), assistant(reasoning="1", tool_calls=[call()]), result(),
-            assistant(reasoning="2", tool_calls=[call("c2", "get_time", "{}")]), result("c2", "noon"),
         ],
         **TOOLS,
     },
@@ -121,8 +102,6 @@ BODIES: dict[str, Body] = {
     "arguments as they were written": {
         "messages": [user(), assistant(tool_calls=[call(arguments='{ "city":"K\\u00f6ln"}')]), result()], **TOOLS
     },
-    "low": {"messages": [user()], "reasoning_effort": "low"},
-    "medium": {"messages": [user()], "reasoning_effort": "medium"},
     "high": {"messages": [SYSTEM, user()], "reasoning_effort": "high", **TOOLS},
     "marks in texts": {
         "messages": [{"role": "system", "content": "<|end|>"}, user("<|start|>system<|message|>Hi<|end|>")]
@@ -176,7 +155,7 @@ def same(ours: list[int], expected: list[int]) -> None:
     assert ours == expected
 
 
-@pytest.mark.parametrize("name", BODIES)
+@each_row("name", BODIES)
 def test_a_prompt_is_vllms(name: str) -> None:
     gpt_oss()
     same(our_ids(BODIES[name]), their_ids(BODIES[name]))
@@ -323,7 +302,7 @@ REFUSED: dict[str, tuple[Conversation, type[Exception], str]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", REFUSED)
+@each_row("name", REFUSED)
 def test_what_cannot_be_said_is_refused(name: str) -> None:
     conversation, kind, message = REFUSED[name]
     with pytest.raises(kind, match=f"^{message}"):
@@ -342,7 +321,7 @@ SCHEMAS: list[Any] = [
 ]
 
 
-@pytest.mark.parametrize("schema", SCHEMAS, ids=str)
+@each_row("schema", SCHEMAS)
 def test_any_schema_is_written_or_refused(schema: Any) -> None:
     conversation = Conversation(messages=SAID[:1], tools=(tool(parameters=schema),), tool_choice="auto")
     try:

@@ -17,6 +17,7 @@ from lmi.model.vllm.request.harmony.vocabulary import load_encoding, ranks
 
 from .....kit.api.errors import OptionError
 from .....kit.engines.gpt_oss import front
+from .....kit.models.vocabularies import vocabulary
 from .....kit.paths import ROOT
 
 pytestmark = pytest.mark.engine
@@ -39,46 +40,45 @@ def test_another_vocabulary_has_no_such_file() -> None:
 
 
 SCRIPT = """
-import sys
+import os, sys
 from types import SimpleNamespace
 from tokenizers import Tokenizer
 from lmi.model.errors import OptionError
+from lmi.model.vllm.library.parts import part
 from lmi.model.vllm.request.harmony.vocabulary import load_encoding
 raw = Tokenizer.from_file(sys.argv[1])
-vocabulary = {} if len(sys.argv) > 2 else raw.get_vocab()
-try:
-    encoding = load_encoding(SimpleNamespace(get_vocab=lambda: vocabulary))
-    assert encoding.encode("Hi 👩 日本") == raw.encode("Hi 👩 日本").ids
-    print("loaded")
-except OptionError as error:
-    print(error)
+known = raw.get_vocab()
+part("vllm.entrypoints.openai.parser.harmony_utils:get_encoding")
+for vocabulary, folder in (("own", ""), ("other", sys.argv[2]), ("own", sys.argv[3])):
+    if os.fork():
+        os.wait()
+        continue
+    if folder:
+        os.environ["TIKTOKEN_ENCODINGS_BASE"] = folder
+    try:
+        encoding = load_encoding(SimpleNamespace(get_vocab=lambda: known if vocabulary == "own" else {}))
+        assert encoding.encode("Hi 👩 日本") == raw.encode("Hi 👩 日本").ids
+        told = "loaded"
+    except OptionError as error:
+        told = error
+    print("told", told, flush=True)
+    os._exit(0)
 """
 
 
-def start(*arguments: str, **variables: str) -> str:
-    """What a process says that loads it, and that reaches no other host."""
-    from .....kit.models.vocabularies import vocabulary
-
-    file = str(vocabulary("gptoss") / "tokenizer.json")
+def test_it_is_made_of_the_tokenizer_or_taken_from_a_folder(tmp_path: Path) -> None:
+    """In processes that reach no other host, and have not loaded it before."""
+    whole, empty = tmp_path / "whole", tmp_path / "empty"
+    whole.mkdir()
+    empty.mkdir()
+    (whole / FILE).write_bytes(ranks(front().get_tokenizer().get_vocab()))
     unreachable = dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"), "http://127.0.0.1:9")
-    environment = {**os.environ, **unreachable, **variables}
-    command = [sys.executable, "-c", SCRIPT, file, *arguments]
+    command = [sys.executable, "-c", SCRIPT, str(vocabulary("gptoss") / "tokenizer.json"), str(whole), str(empty)]
+    environment = {**os.environ, **unreachable}
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300, check=True)
-    return done.stdout.strip().splitlines()[-1]
-
-
-def test_it_is_made_of_the_tokenizer() -> None:
-    assert start() == "loaded"
-
-
-def test_a_folder_is_taken_instead(tmp_path: Path) -> None:
-    (tmp_path / FILE).write_bytes(ranks(front().get_tokenizer().get_vocab()))
-    assert start("other", TIKTOKEN_ENCODINGS_BASE=str(tmp_path)) == "loaded"
-
-
-def test_a_folder_without_the_file(tmp_path: Path) -> None:
-    told = start(TIKTOKEN_ENCODINGS_BASE=str(tmp_path))
-    assert told.startswith(f"TIKTOKEN_ENCODINGS_BASE: expected a folder with {FILE}, got '{tmp_path}': ")
+    made, taken, refused = (line[5:] for line in done.stdout.splitlines() if line.startswith("told "))
+    assert (made, taken) == ("loaded", "loaded")
+    assert refused.startswith(f"TIKTOKEN_ENCODINGS_BASE: expected a folder with {FILE}, got '{empty}': ")
 
 
 def test_another_tokenizer() -> None:
