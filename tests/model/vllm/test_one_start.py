@@ -124,9 +124,12 @@ def test_vllms_own_metrics_from_the_first_scrape_on(backend: Any) -> None:
     assert after["vllm:prefix_cache_queries_total"] > before["vllm:prefix_cache_queries_total"]
     assert (after["vllm:num_requests_running"], after["vllm:num_requests_waiting"]) == (0, 0)
     assert after["vllm:cache_config_info"] == 1
-    # What nobody counts here is not shown as zeros.
-    absent = {"vllm:time_to_first_token_seconds", "vllm:request_success", "vllm:e2e_request_latency_seconds"}
-    assert not [name for name in after if name.startswith(tuple(absent))]
+    for name in ("time_to_first_token_seconds", "e2e_request_latency_seconds", "request_queue_time_seconds"):
+        assert (before[f"vllm:{name}_count"], after[f"vllm:{name}_count"]) == (0, 1), name
+    assert after["vllm:inter_token_latency_seconds_count"] == 39
+    assert b'vllm:request_success_total{engine="0",finished_reason="length",model_name="demo"} 1.0' in last
+    # What there is nothing of is not shown as zeros.
+    assert not [name for name in after if name.startswith("vllm:spec_decode")]
     assert all(name.startswith("vllm:") for name in after)
     assert last.endswith(b"# EOF\n")
     assert b'vllm:generation_tokens_total{engine="0",model_name="demo"} 40.0' in last

@@ -9,8 +9,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from ....kit.hosts.host import Server, model_directory, with_parrot
-from ....kit.paths import USER_CODE
+from ...kit.hosts.host import Server, model_directory, with_parrot
+from ...kit.paths import USER_CODE
 
 pytestmark = [pytest.mark.engine, pytest.mark.once]
 
