@@ -8,9 +8,10 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
-from ...kit.api.dialects import DIALECTS, Request
+from ...kit.api.dialects import DIALECTS
 from ...kit.api.errors import LmiError
 from ...kit.api.options import typed_settings
+from ...kit.api.types import Request
 from ...kit.paths import DOCS, ROOT
 from ...kit.rows import each_row
 from .lines import OTHERS_TEXT, findings_in, lines_in, passed_on, returned_by, strays
