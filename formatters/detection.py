@@ -50,7 +50,7 @@ __all__ = [
     "refusal",
 ]
 
-logger = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 
 def explicit_dialect(request: Request, settings: Settings, user_dialects: Sequence[Dialect] = ()) -> Dialect | None:
@@ -249,7 +249,7 @@ def receive(
         return _refused(dialect or fallback(settings), PayloadError(TOO_DEEP), None, request, settings)
     except Exception as error:
         # A fault of ours is this request's failure, not its host's: behind DJL its client would wait for ever.
-        logger.exception("request %s could not be read", request.request_id)
+        log.exception("request %s could not be read", request.request_id)
         failure = GenerationError(f"the request could not be read: {type(error).__name__}")
         return _refused(dialect or fallback(settings), failure, None, request, settings)
 
@@ -276,7 +276,7 @@ def refusal(error: LmiError, request: Request, settings: Settings) -> Response:
     except RequestError:
         pass
     except Exception:
-        logger.exception("request %s could not be read", request.request_id)
+        log.exception("request %s could not be read", request.request_id)
     return _refused(dialect, error, payload, request, settings)
 
 
@@ -287,6 +287,6 @@ def _refused(
     try:
         answer = dialect.refuse(error, payload, request, settings)
     except Exception:
-        logger.exception("request %s: the dialect %s failed to render an error", request.request_id, dialect.name)
+        log.exception("request %s: the dialect %s failed to render an error", request.request_id, dialect.name)
         answer = Response(encode({"error": error.message, "code": error.status}), error.status, failure=error)
     return replace(answer, dialect=dialect.name)

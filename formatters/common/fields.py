@@ -30,7 +30,7 @@ __all__ = [
     "unserved",
 ]
 
-logger = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,7 +229,7 @@ def log_once(message: str, name: str, prefix: str = "") -> None:
     shown = _shown(name, prefix)
     if shown not in _logged_names:
         _logged_names.add(shown)
-        logger.warning(message, shown)
+        log.warning(message, shown)
 
 
 def _shown(name: str, prefix: str) -> str:

@@ -118,7 +118,7 @@ class Loader:
                         break
                     fault = self._into_engine(entry)
         except Exception as error:
-            log.exception("adapter %s", entry.shown)
+            log.exception("adapter %s could not be loaded", entry.shown)
             return AdapterError(f"{type(error).__name__}: {error}")
         if fault is None and not self._entries.holds(entry):
             # It has been unregistered meanwhile.

@@ -67,7 +67,7 @@ def enter(registry: Registry | None, call: AdapterCall) -> Entry | Done | None:
     except LmiError as error:
         return _refused(call, error)
     except Exception as error:
-        log.exception("adapter %s", call.name)
+        log.exception("%s of %s failed", call.function, call.name)
         return _refused(call, AdapterError(f"{type(error).__name__}: {error}"))
     return None
 
@@ -91,7 +91,7 @@ def answer(registry: Registry, call: AdapterCall, entered: Entry | None, *, pati
     except LmiError as error:
         return _refused(call, error)
     except Exception as error:
-        log.exception("adapter %s", call.name)
+        log.exception("%s of %s failed", call.function, call.name)
         return _refused(call, AdapterError(f"{type(error).__name__}: {error}"))
 
 

@@ -36,6 +36,6 @@ def _end_after(parent: int) -> None:
         ended = select.poll()
         ended.register(descriptor, select.POLLIN)
         ended.poll()
-    log.warning("the host is gone")
+    log.warning("the host is gone: this worker ends")
     time.sleep(EXIT_TIMEOUT_S)
     os._exit(1)

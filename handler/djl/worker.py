@@ -162,7 +162,7 @@ class Worker:
         message = f"the model was not loaded within {limit:g} seconds (DJL Serving's option.model_loading_timeout)"
         self._failure = StartError(message)
         if listens(host):
-            log.error("%s: requests are refused until it is", message)
+            log.error("requests are refused until the model is loaded: %s", message)
         else:
             log.error("start failed: %s", message)
             await asyncio.to_thread(end_host, host)

@@ -161,7 +161,10 @@ class StreamResponse(HttpResponse):
             finally:
                 leaving.cancel()
             if limit.cancelled_caught:
-                log.warning("connection closed: the client did not read its response for too long")
+                log.warning(
+                    "request %s: its connection is closed, the client did not read the response for too long",
+                    stream.exchange.request_id,
+                )
 
     async def _send_all(self, scope: Scope, send: Send) -> None:
         stream = self._stream

@@ -177,7 +177,7 @@ class Copy:
                 if try_lock_file(done) and not os.fstat(done).st_size:
                     self._restore(done)
         except Exception as error:  # noqa: BLE001 - it is logged
-            self._tell("restored from", error)
+            log.error("sessions could not be restored from %s: %s", self._url, _said(error))
 
     def _restore(self, done: int) -> None:
         with self._beside() as folder:
@@ -201,7 +201,7 @@ class Copy:
                 if try_lock_file(done) or at_stop:
                     self._save(done, at_stop)
         except Exception as error:  # noqa: BLE001
-            self._tell("copied to", error)
+            log.error("sessions could not be copied to %s: %s", self._url, _said(error))
 
     def _save(self, done: int, at_stop: bool) -> None:
         restored = os.fstat(done).st_size > 0
@@ -235,10 +235,6 @@ class Copy:
                         found[f"{name}/{entry.name}"] = entry.stat(follow_symlinks=False).st_mtime_ns
         return found
 
-    def _tell(self, what: str, error: Exception) -> None:
-        # Not as a traceback, of which the log withholds what it is about: nothing of a request is in it.
-        log.error("sessions could not be %s %s: %s: %s", what, self._url, type(error).__name__, error)
-
     @contextlib.contextmanager
     def _beside(self) -> Iterator[Path]:
         """A folder in the file system of the sessions; what is left of others goes, if nobody has one now."""
@@ -249,6 +245,11 @@ class Copy:
             lock_file(lock, fcntl.LOCK_SH)
             with tempfile.TemporaryDirectory(prefix=BESIDE, dir=self._store.folder) as folder:
                 yield Path(folder)
+
+
+def _said(error: Exception) -> str:
+    """What the log is told, and no traceback, of which it withholds this: nothing of a request is in it."""
+    return f"{type(error).__name__}: {error}"
 
 
 @contextlib.contextmanager

@@ -260,7 +260,7 @@ class Store:
         try:
             yield
         except OSError as error:
-            log.error("sessions: %s", error)
+            log.error("a session could not be kept: %s (option.sessions_path)", error)
             raise SessionError(f"{error.strerror or error} (option.sessions_path)") from None
 
     @contextlib.contextmanager

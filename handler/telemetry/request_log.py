@@ -64,11 +64,11 @@ class RequestLog:
         """A request that has come to its end."""
         reply = request.call.reply
         name = request.request_id
-        if outcome in {"refused", "failed"}:
+        if outcome == "failed" and meter.admitted:
+            log.warning("request %s failed: %s", name, fault(reply.failure))
+        elif outcome in {"refused", "failed"}:
             # What was not taken on has met no fault, however busy we are.
-            word = outcome if meter.admitted else "refused"
-            level = logging.INFO if word == "refused" else logging.WARNING
-            log.log(level, "request %s %s: %s", name, word, fault(reply.failure))
+            log.info("request %s refused: %s", name, fault(reply.failure))
         if not self._every:
             return
         first = f" first_token={meter.first - meter.begun:.3f}" if meter.first else ""

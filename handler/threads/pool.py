@@ -223,7 +223,7 @@ class Workers:
             else:
                 self._stuck -= 1
         if not in_time:
-            log.warning("%s has returned after its time limit", name)
+            log.info("%s has returned after its time limit", name)
         elif not task.dropped:
             return
         raise Abandoned

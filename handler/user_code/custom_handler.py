@@ -45,7 +45,6 @@ T = TypeVar("T")
 
 NAME = "model.py: handle"
 ITS_OUTPUTS = "model.py: the generator of handle"
-ITS_OUTPUT = "model.py: an Output of handle"
 END: Any = object()
 """What comes after the last of a generator's."""
 
@@ -180,8 +179,8 @@ def _failed(error: Exception) -> LmiError:
         return error
     if isinstance(error, UserCodeError):
         return UserCodeError(f"Custom handler failed: {error.message}")
-    log.error("request %s: %s cannot be read", current(), ITS_OUTPUT, exc_info=error)
-    return UserCodeError(f"Custom handler failed: {ITS_OUTPUT} cannot be read: {shown(error)}")
+    log.error("request %s: model.py: an Output of handle cannot be read", current(), exc_info=error)
+    return UserCodeError(f"Custom handler failed: model.py: an Output of handle cannot be read: {shown(error)}")
 
 
 def _marked(function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:

@@ -207,7 +207,7 @@ class Residents:
                 raise
             except Exception as error:
                 # Whoever waits for it is to be told of this too.
-                log.exception("adapter %s", resident.adapter.name)
+                log.exception("adapter %s could not be loaded", resident.adapter.name)
                 raise AdapterError(f"{type(error).__name__}: {error}") from error
 
     async def _load_in_turn(self, resident: _Resident, *, pin: bool) -> None:

@@ -177,4 +177,4 @@ class Followers:
         if over:
             self._lost(cause)
         elif not self._closed:
-            log.warning("%s", cause)
+            log.warning("a connection to option.node_port ended: %s", cause)

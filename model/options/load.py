@@ -120,11 +120,11 @@ def _settings(merged: Merged, model_dir: str, environment: Mapping[str, str]) ->
     machines = reader.host_number("cluster_size", 1)
     if machines > 1 and settings.parallel.nnodes == 1:
         message = f"cluster_size={machines}: the engine uses this machine's devices only (option.nnodes)"
-        reader.notes.append(Finding("note", message, "nnodes"))
+        reader.notes.append(Finding("warning", message, "nnodes"))
     refuse(reader.faults)
     notes = (*merged.notes, *reader.notes)
     for note in notes:
-        log.warning("%s", note.message)
+        log.log(logging.WARNING if note.level == "warning" else logging.INFO, "%s", note.message)
     size = given.max_rolling_batch_size or _most_sequences(settings, reader)
     arguments = reader.arguments | {"model": settings.model_id, "dtype": settings.dtype, "max_num_seqs": str(size)}
     if settings.tensor_parallel_degree is None:

@@ -238,12 +238,12 @@ class EngineClient:
                     child.cause = UnavailableError(message.message)
                     break
                 elif isinstance(message, BadMessage):
-                    log.error("what the engine's process sent cannot be decoded: %s", message.error)
                     if (readable := readable_step(message)) is None:
+                        log.error("what the engine's process sent cannot be decoded: %s", message.error)
                         child.cause = UnavailableError("what the engine's process sent cannot be decoded")
                         break
                     step, failed = readable
-                    log.error("generations %s end for it", failed)
+                    log.error("the engine sent what cannot be decoded for generations %s: %s", failed, message.error)
                     self._dispatcher.step(step, child)
                     child.abort(tuple(failed))
         except Exception:

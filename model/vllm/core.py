@@ -240,7 +240,7 @@ class Core:
         self._sending.discard(task)
         if task.cancelled() or (error := task.exception()) is None:
             return
-        log.error("the core could not be told: %s", error)
+        log.error("vLLM's core could not be sent a message: %s", error)
         # Where the core has ended `receive` says so, of all requests.
         self.distrust_images()
         if name is not None and not isinstance(error, part("vllm.v1.engine.exceptions:EngineDeadError")):

@@ -45,7 +45,7 @@ def end_at_once(cause: str, code: int = 3) -> None:
     """Ends this process, unless it is shutting down already; reports the cause to the host if it listens."""
     if shutting_down.is_set():
         return
-    log.critical("%s", cause)
+    log.critical("the engine's process ends itself: %s", cause)
     reporting = threading.Thread(target=_report, args=(cause,), daemon=True)
     with contextlib.suppress(RuntimeError):
         reporting.start()
