@@ -123,12 +123,22 @@ class Server:
         environment: Mapping[str, str] | None = None,
         python: Path = Path(sys.executable),
         timeout: float = START_TIMEOUT,
+        *,
+        container: bool = False,
     ) -> None:
         """`within` is a command that runs the server's, as its only child; `environment` is put over ours; `python` has
-        the `lmi` beside it that is run; `timeout` is in seconds, for the start."""
+        the `lmi` beside it that is run; `timeout` is in seconds, for the start.
+
+        `container`: it is told of everything by variables, as SageMaker tells a container: nothing but the model is
+        left in the directory. Only its address is loopback's.
+        """
         self._within = bool(within)
         self._log = log
-        command = [*within, str(python.parent / "lmi"), "serve", str(model_dir), "--port", "0", *arguments]
+        given = [str(model_dir), "--port", "0"]
+        if container:
+            given = ["--host", "127.0.0.1"]
+            environment = {**_variables_of(model_dir), **(environment or {})}
+        command = [*within, str(python.parent / "lmi"), "serve", *given, *arguments]
         with log.open("w") as output:
             self.process = subprocess.Popen(
                 command,
@@ -162,6 +172,22 @@ class Server:
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
+
+
+def _variables_of(model_dir: Path) -> dict[str, str]:
+    """What serving.properties says, which is no longer there then: vLLM's own arguments as AWS's image takes them."""
+    file = model_dir / "serving.properties"
+    found = {"SAGEMAKER_MODEL_PATH": str(model_dir), "SAGEMAKER_BIND_TO_PORT": str(free_port())}
+    for line in file.read_text("utf-8").splitlines():
+        name, _, value = line.partition("=")
+        if name.startswith("option.") and name != "option.entryPoint":
+            option = name.removeprefix("option.").upper()
+            found[("SM_VLLM_" if option in OF_VLLM else "OPTION_") + option] = value
+    file.unlink()
+    return found
+
+
+OF_VLLM = {"MAX_MODEL_LEN", "ENFORCE_EAGER", "SERVED_MODEL_NAME", "TOOL_CALL_PARSER"}
 
 
 def worker_environment() -> dict[str, str]:
@@ -209,7 +235,7 @@ def start(
     parrot: bool = False,
     environment: Mapping[str, str] | None = None,
 ) -> Host:
-    """A host of a kind: "server", "rolling", "async" or "dynamic".
+    """A host of a kind: "server", "container" (the same as SageMaker runs it), "rolling", "async" or "dynamic".
 
     `parrot`: with tests/kit/parrot's engine instead of vLLM, for what a host does whatever engine it has.
     `environment` is put over ours.
@@ -218,7 +244,12 @@ def start(
     if kind == "server":
         options = [f"--set={name.removeprefix('option.')}={value}" for name, value in (properties or {}).items()]
         return Server(model_dir, log, options, environment=environment)
+    if kind == "container":
+        return Server(model_dir, log, environment=environment, container=True)
     return djl_host(model_dir, log, mode=kind, properties=properties, environment=environment)
+
+
+WITHOUT_JAVA = ("server", "container")
 
 
 @contextmanager
@@ -232,7 +263,7 @@ def running(
     environment: Mapping[str, str] | None = None,
 ) -> Iterator[Host]:
     """What `start` starts, until the end of the block. Skips the test where Java is missing."""
-    if kind != "server" and (missing := hosting.available()):
+    if kind not in WITHOUT_JAVA and (missing := hosting.available()):
         pytest.skip(missing)
     host = start(kind, model_dir, log, properties, parrot=parrot, environment=environment)
     try:

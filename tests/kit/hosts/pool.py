@@ -15,7 +15,7 @@ from tempfile import mkdtemp
 import pytest
 
 from ..djl import hosting
-from .host import Host, model_directory, start
+from .host import WITHOUT_JAVA, Host, model_directory, start
 
 __all__ = ["CHAT", "EVERY", "STREAMING", "HostPool"]
 
@@ -29,9 +29,11 @@ CHAT: Mapping[str, str] = {
 }
 """The demo model's parsers of tool calls and of reasoning: what every dialect can be asked with."""
 
-_ASYNC, _DYNAMIC = (pytest.param(kind, marks=[pytest.mark.once, pytest.mark.hosts]) for kind in ("async", "dynamic"))
+_CONTAINER, _ASYNC, _DYNAMIC = (
+    pytest.param(kind, marks=[pytest.mark.once, pytest.mark.hosts]) for kind in ("container", "async", "dynamic")
+)
 STREAMING = pytest.mark.parametrize("host", ["server", "rolling", _ASYNC], indirect=True)
-EVERY = pytest.mark.parametrize("host", ["server", "rolling", _ASYNC, _DYNAMIC], indirect=True)
+EVERY = pytest.mark.parametrize("host", ["server", "rolling", _CONTAINER, _ASYNC, _DYNAMIC], indirect=True)
 """The hosts of what is marked `contract`: `make test` has the first two, `make test-hosts` the others."""
 
 Key = tuple[str, tuple[tuple[str, str], ...]]
@@ -46,11 +48,11 @@ class HostPool:
         self._running: dict[Key, Host] = {}
 
     def get(self, kind: str, properties: Mapping[str, str] = CHAT) -> Host:
-        """A host of `kind` ("server", "rolling", "async", "dynamic"); skips where Java is missing.
+        """A host of `kind` ("server", "container", "rolling", "async", "dynamic"); skips where Java is missing.
 
         It may end with a later `get`: a test asks for its own.
         """
-        if kind != "server" and (missing := hosting.available()):
+        if kind not in WITHOUT_JAVA and (missing := hosting.available()):
             pytest.skip(missing)
         key = (kind, tuple(sorted(properties.items())))
         host = self._running.pop(key, None)
