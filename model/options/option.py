@@ -18,7 +18,7 @@ from typing import Any, Literal, get_args, get_origin
 
 import msgspec
 
-__all__ = ["Kind", "Option", "declared", "items"]
+__all__ = ["Kind", "Option", "declared", "items", "port"]
 
 Kind = Literal["bool", "int", "float", "str", "choice", "json", "list", "engine", "reference"]
 """`list`: texts. `engine`: text whose form the engine alone knows. `reference`: the name of an object of the user's,
@@ -162,3 +162,10 @@ def _text(default: object) -> str:
     if isinstance(default, bool):
         return str(default).lower()
     return f"{default:g}" if isinstance(default, float) else str(default) if isinstance(default, (int, str)) else ""
+
+
+def port(text: str) -> int:
+    """A port's number, for `convert`."""
+    if not text.isdecimal() or not 1 <= int(text) <= 65535:
+        raise ValueError("a port, 1 to 65535")
+    return int(text)

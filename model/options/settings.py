@@ -14,7 +14,7 @@ from ..errors import OPTION
 from .adapter_options import AdapterOptions
 from .finding import Finding
 from .image_rules import ImageRules
-from .option import Option
+from .option import Option, port
 from .parallel.options import ParallelOptions
 from .session_options import ResponseStoreOptions, SessionOptions
 
@@ -67,12 +67,6 @@ def _variables(text: str) -> dict[str, Any]:
 
 
 # fmt: off
-def _port(text: str) -> int:
-    if not text.isdecimal() or not 1 <= int(text) <= 65535:
-        raise ValueError("a port, 1 to 65535")
-    return int(text)
-
-
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """What is taken on at most; None does not limit.
 
@@ -207,12 +201,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         "Log a line for each request; `true` also logs prompts and responses.",
     )] = "false"
     metrics_interval: Annotated[float, Option(
-        "Seconds between log lines with metrics behind DJL Serving; 0: none.", ge=0,
-    )] = 60.0
+        "Seconds between log lines with metrics behind DJL Serving; 0: none.", ge=0)] = 60.0
     metrics_port: Annotated[int | None, Option(
-        "Behind DJL Serving, a port on which the worker answers `GET /metrics`; of several workers the first one's.",
-        default="none", convert=_port,
-    )] = None
+        "Behind DJL Serving, a port where the worker answers `GET /metrics`.", default="none", convert=port)] = None
     limits: Limits = Limits()
     images: ImageRules = ImageRules()
     adapters: AdapterOptions = AdapterOptions()

@@ -9,7 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from lmi.formatters import Request
 from lmi.handler.exchange import Exchange
-from lmi.handler.server.prometheus import Exposition
+from lmi.handler.scraping.exposition import Exposition
 from lmi.handler.telemetry import metrics as counted
 from lmi.model.events import Delta, Finish
 

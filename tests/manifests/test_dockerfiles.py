@@ -54,7 +54,14 @@ def debian() -> Path:
         release = dict(line.split("=", 1) for line in Path("/etc/os-release").read_text().splitlines() if "=" in line)
         listed = ["apt-get", "indextargets", "--format", "$(SITE)"]
         site = subprocess.run(listed, check=True, capture_output=True, text=True).stdout.split()[0]
-        make = ["debootstrap", "--variant=minbase", f"--include={LIBRARIES}", release["VERSION_CODENAME"], part, site]
+        make = [
+            "debootstrap",
+            "--variant=minbase",
+            f"--include={LIBRARIES}",
+            release["VERSION_CODENAME"],
+            f"{part}",
+            site,
+        ]
         subprocess.run(make, check=True, stdout=subprocess.DEVNULL)
         part.rename(DEBIAN)
     return DEBIAN

@@ -22,6 +22,7 @@ WITH_PYTHON = {
     "README.md": "test_docs_clients.py",
     "agents.md": "documented.py",
     "clients.md": "test_docs_clients.py",
+    "containers.md": "test_hooks.py",
     "embeddings.md": "test_embeddings.py",
     "custom-code.md": "test_examples.py",
     "migrating.md": "test_examples.py",

@@ -10,7 +10,8 @@ import httpx
 import pytest
 
 from ...kit.hosts.host import Server, model_directory, with_parrot
-from ...kit.paths import USER_CODE
+from ...kit.pages import blocks_of
+from ...kit.paths import DOCS, USER_CODE
 
 pytestmark = [pytest.mark.engine, pytest.mark.once]
 
@@ -88,6 +89,17 @@ def test_all_else_is_ours(http: httpx.Client) -> None:
     assert http.get("/v1/models").status_code == 200
     assert http.get("/v1/models", headers={"Authorization": ""}).status_code == 401
     assert "lmi_requests_total" in http.get("/metrics").text
+
+
+def test_the_example(demo_model: Path, tmp_path: Path) -> None:
+    (code,) = (block.text for block in blocks_of(DOCS / "containers.md") if block.language == "python")
+    server = Server(directory(demo_model, tmp_path / "model", code), tmp_path / "log", environment=with_parrot())
+    try:
+        refused = httpx.post(f"{server.url}/invocations", json={"inputs": ""})
+        assert (refused.status_code, refused.text) == (400, "expected inputs")
+        assert httpx.post(f"{server.url}/invocations", json=ASK).json()["generated_text"]
+    finally:
+        server.stop()
 
 
 def test_a_file_without_the_library_s_name(demo_model: Path, tmp_path: Path) -> None:

@@ -22,9 +22,10 @@ from ...demo.model import question
 from ...kit.api.handler import answer_of, application, started_service
 from ...kit.api.types import Delta, Request, Started
 from ...kit.hosts.host import Server, Streamed, begun, client, engine_process, eventually, model_directory, with_parrot
-from ...kit.hosts.local_server import serving, until
+from ...kit.hosts.local_server import serving
 from ...kit.installed import LMI
 from ...kit.user_code.engine import ScriptedEngine
+from ...kit.waiting import until
 
 pytestmark = pytest.mark.once
 

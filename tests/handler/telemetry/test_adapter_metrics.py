@@ -52,7 +52,7 @@ def test_each_one_that_is_registered_has_its_requests_counted(service: Service) 
 
 
 def test_those_that_were_named_last_have_a_label_each(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lmi.handler.server.prometheus.MAX_ADAPTERS", 1)
+    monkeypatch.setattr("lmi.handler.scraping.exposition.MAX_ADAPTERS", 1)
     for name in ("a", "b", "c", "b"):
         ask(service, name)
     assert told(service) == {"adapters": 3, **counted(b=2), 'adapter_requests_total{adapter=""}': 2}

@@ -177,7 +177,7 @@ async def test_the_engines_own_metrics_come_last(bench: Bench, accept: str) -> N
 
 @pytest.mark.anyio
 async def test_an_engine_that_does_not_answer_is_not_waited_for(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lmi.handler.server.prometheus.ENGINE_S", 0.05)
+    monkeypatch.setattr("lmi.handler.scraping.exposition.ENGINE_S", 0.05)
     bench.engine.metrics = None
     transport = httpx.ASGITransport(application(bench.service))
     async with httpx.AsyncClient(transport=transport, base_url="http://local") as http:

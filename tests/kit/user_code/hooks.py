@@ -1,5 +1,8 @@
 """A model.py with hooks of model-hosting-container-standards, as its users write them."""
 
+from collections.abc import Awaitable, Callable
+from typing import Any
+
 import model_hosting_container_standards.sagemaker as standards
 from beside import STATUS
 from fastapi import Request
@@ -23,12 +26,12 @@ async def invoke(request: Request) -> Response:
 
 
 @standards.register_load_adapter_handler(request_shape={"lora_name": "body.name"})
-async def load(data, request: Request) -> Response:
+async def load(data: Any, request: Request) -> Response:
     return Response(status_code=200, content=data.lora_name)
 
 
 @custom_middleware("throttle")
-async def throttle(request: Request, call_next) -> Response:
+async def throttle(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
     response = await call_next(request)
     response.headers["x-throttled"] = request.url.path
     return response

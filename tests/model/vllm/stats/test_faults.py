@@ -12,7 +12,7 @@ from lmi.model.vllm.stats import tracing as tracing_module
 from lmi.model.vllm.stats.tracing import Tracing
 
 from ....kit.api.engine import vllm_core
-from ....kit.api.types import Generation, Sampling
+from ....kit.api.types import Finish, Generation, Sampling
 
 
 class Faulty:
@@ -72,12 +72,12 @@ def test_spans(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
     names = SimpleNamespace(**{name: name for name in NAMES})
     parts: dict[str, Any] = {"instrument_manual": fail, "SpanAttributes": names, "SpanKind": SimpleNamespace(SERVER=1)}
     monkeypatch.setattr(tracing_module, "part", lambda place: parts.get(place.partition(":")[2], lambda *_: None))
-    tracing = Tracing("http://localhost:4317")
+    tracing = Tracing("http://localhost:4317", "model")
     for number in range(2):
         generation = Generation(request_id="r", prompt="", sampling=Sampling())
         tracing.begin(f"{number}.0", generation, 1, 0.0)
-        tracing.end(f"{number}.0", 1)
-    tracing.end("of which nothing is known", 1)
+        tracing.end(f"{number}.0", Finish("eos"))
+    tracing.end("of which nothing is known", Finish("eos"))
     tracing.drop("of which nothing is known")
     assert [record.message for record in caplog.records] == ["spans of requests cannot be made"]
     assert tracing._begun == {}

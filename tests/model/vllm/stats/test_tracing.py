@@ -71,7 +71,7 @@ def attributes(span: Any) -> dict[str, Any]:
 
 
 def is_request(span: Any) -> bool:
-    return attributes(span).get("gen_ai.request.id", "start") != "start"
+    return bool(attributes(span).get("gen_ai.request.id", "start") != "start")
 
 
 CONVENTIONS = {
