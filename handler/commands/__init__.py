@@ -1,6 +1,6 @@
 """The command `lmi`: cli.py reads its arguments (arguments.py: what those of several commands mean). A file each:
 
-serve.py        a model directory on this machine; place.py: which, and where; without MODEL a container's
+serve.py        a model directory on this machine
 chat/           a conversation in the terminal
 check.py        what start-up would say; checks/: of adapters, parsers and workers
 findings.py     how that is told

@@ -14,8 +14,7 @@ from threading import Thread
 from typing import TYPE_CHECKING
 
 from ...model.errors import LmiError
-from .arguments import KEY_VARIABLE, assignments, given_options, required_key
-from .place import served_place
+from .arguments import KEY_VARIABLE, assignments, given_options, required_key, served_place
 from .terminal import quiet_engine
 
 if TYPE_CHECKING:

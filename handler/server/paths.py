@@ -68,17 +68,12 @@ class OwnPaths:
         """The application's turn."""
         if scope["type"] == "http":
             if not scope["path"].startswith("/") and (found := URL.match(scope["raw_path"])):
+                path = scope["raw_path"][found.end() :] or b"/"
                 headers = [(b"host", found[1]), *(pair for pair in scope["headers"] if pair[0] != b"host")]
-                scope = {**_cut(scope, found.end()), "headers": headers}
-            if scope["raw_path"].startswith(OPENAI):
-                scope = _cut(scope, len(OPENAI) - len(b"/v1/"))
+                scope = {**scope, "path": unquote(path.decode("ascii")), "raw_path": path, "headers": headers}
+            if scope["path"].startswith("/openai/v1/"):
+                scope = {**scope, "path": scope["path"].removeprefix("/openai")}
         await self._app(scope, receive, send)
 
 
-def _cut(scope: Scope, length: int) -> Scope:
-    path = scope["raw_path"][length:] or b"/"
-    return {**scope, "path": unquote(path.decode("ascii")), "raw_path": path}
-
-
-OPENAI = b"/openai/v1/"
 URL = re.compile(rb"https?://([^/]*)", re.IGNORECASE)

@@ -17,9 +17,9 @@ import httpx
 import psutil
 import pytest
 
-from ..kit.dockerfile import Image, steps
 from ..kit.hosts.host import FAST_OPTIONS, free_port
 from ..kit.paths import CACHE, DOCS
+from .dockerfile import Image, steps
 
 FILES = sorted((DOCS / "containers").glob("*.Dockerfile"))
 DEBIAN = CACHE / "containers" / "debian"
@@ -54,15 +54,8 @@ def debian() -> Path:
         release = dict(line.split("=", 1) for line in Path("/etc/os-release").read_text().splitlines() if "=" in line)
         listed = ["apt-get", "indextargets", "--format", "$(SITE)"]
         site = subprocess.run(listed, check=True, capture_output=True, text=True).stdout.split()[0]
-        make = [
-            "debootstrap",
-            "--variant=minbase",
-            f"--include={LIBRARIES}",
-            release["VERSION_CODENAME"],
-            f"{part}",
-            site,
-        ]
-        subprocess.run(make, check=True, stdout=subprocess.DEVNULL)
+        make = ["debootstrap", "--variant=minbase", f"--include={LIBRARIES}", release["VERSION_CODENAME"]]
+        subprocess.run([*make, f"{part}", site], check=True, stdout=subprocess.DEVNULL)
         part.rename(DEBIAN)
     return DEBIAN
 

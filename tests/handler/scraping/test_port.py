@@ -11,7 +11,6 @@ from pathlib import Path
 import httpx
 import pytest
 
-from lmi.handler.scraping import exposition
 from lmi.handler.scraping.port import listen
 
 from ...kit.api.handler import Exposition, Service, started_service
@@ -58,7 +57,7 @@ def test_a_scrape(url: str) -> None:
 
 
 def test_an_engine_that_does_not_answer(url: str, service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exposition, "ENGINE_S", 0.05)
+    monkeypatch.setattr("lmi.handler.scraping.exposition.ENGINE_S", 0.05)
     monkeypatch.setattr(service.engine, "silent", True)
     answer = httpx.get(f"{url}/metrics", headers={"accept": "application/openmetrics-text; version=1.0.0"})
     assert answer.text.endswith("# EOF\n")

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from .paths import ROOT
+from ..kit.paths import ROOT
 
 __all__ = ["Image", "steps"]
 
