@@ -349,7 +349,7 @@ lock: | $(UV)
 			-o .requirements/$$name.txt $(ARGS); \
 	done
 	@echo "lock: container";  $(COMPILE:3.11=3.12) --exclude-newer 2026-08-01T00:00:00Z .requirements/container.in -o .requirements/container.txt $(ARGS)
-	@echo "lock: clients";    $(COMPILE) .requirements/clients.in -o .requirements/clients.txt $(ARGS)
+	@echo "lock: clients";    $(COMPILE) .requirements/clients.in --override .requirements/clients.in -o .requirements/clients.txt $(ARGS)
 	@for name in agents agents-older; do \
 		echo "lock: $$name"; $(COMPILE) .requirements/$$name.in -o .requirements/$$name.txt $(ARGS); \
 	done

@@ -26,6 +26,7 @@ WITH_PYTHON = {
     "embeddings.md": "test_embeddings.py",
     "custom-code.md": "test_examples.py",
     "migrating.md": "test_examples.py",
+    "sagemaker.md": "test_sagemaker_requests.py",
     "sessions.md": "test_docs_sessions.py",
 }
 """By page, the test that runs its Python."""
