@@ -95,7 +95,7 @@ def hooked(
     try:
         bootstrap(outer)
     except Exception as error:
-        log.exception("hooks failed")
+        log.exception("the hooks of model-hosting-container-standards failed")
         raise OptionError(f"hooks of model-hosting-container-standards: {shown(error)}") from error
     found.middleware = len(outer.user_middleware) > 1
     found.paths = tuple({str(getattr(route, "path", "")).partition("{")[0] for route in outer.routes})
