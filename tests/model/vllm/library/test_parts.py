@@ -75,8 +75,7 @@ WITHOUT = {
     # Of spans, which are asked for by an option.
     **dict.fromkeys(
         (
-            "GEN_AI_LATENCY_E2E", "GEN_AI_REQUEST_ID", "GEN_AI_REQUEST_MAX_TOKENS", "GEN_AI_REQUEST_N",
-            "GEN_AI_REQUEST_TEMPERATURE", "GEN_AI_REQUEST_TOP_P", "GEN_AI_USAGE_COMPLETION_TOKENS",
+            "GEN_AI_LATENCY_E2E", "GEN_AI_REQUEST_ID", "GEN_AI_REQUEST_N", "GEN_AI_USAGE_COMPLETION_TOKENS",
             "GEN_AI_USAGE_PROMPT_TOKENS", "SERVER", "span_name", "start_time",
         ),
         "no spans",
