@@ -10,6 +10,7 @@ import httpx
 import pytest
 
 from ...kit.hosts.host import Server, model_directory, with_parrot
+from ...kit.metered import parsed
 from ...kit.pages import blocks_of
 from ...kit.paths import DOCS, USER_CODE
 
@@ -69,6 +70,16 @@ def test_ours_serves_what_a_handler_gives_it(http: httpx.Client) -> None:
     stream = http.post("/invocations", json={**ASK, "stream": True})
     assert stream.headers["x-throttled"] == "/invocations"
     assert len(stream.text.splitlines()) > 3
+
+
+def test_requests_to_hooks_are_counted(http: httpx.Client) -> None:
+    def count() -> float:
+        labels = (("handler", "/invocations"), ("method", "POST"), ("status", "4xx"))
+        return parsed(http.get("/metrics").text).get(("http_requests_total", labels), 0)
+
+    before = count()
+    assert http.post("/invocations", json={"mine": 1}, headers={"Authorization": ""}).status_code == 401
+    assert count() == before + 1
 
 
 def test_sessions_are_the_librarys(http: httpx.Client) -> None:
