@@ -81,18 +81,27 @@ class Counted:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        begun, status = monotonic(), 500
+        begun, status, ended = monotonic(), 500, False
+        state = scope.setdefault("state", {})
+
+        def end() -> None:
+            nonlocal ended
+            if not ended:
+                ended = True
+                # The routes of hooks are FastAPI's, which says so itself.
+                handler = state.get(ROUTE) or getattr(scope.get("route"), "path", "") or NO_ROUTE
+                self._requests.note(scope["method"], handler, status, monotonic() - begun)
 
         async def noted(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
+            elif not message.get("more_body"):
+                # Before it goes: who has the response finds it counted.
+                end()
             await send(message)
 
-        state = scope.setdefault("state", {})
         try:
             await self._app(scope, receive, noted)
         finally:
-            # The routes of hooks are FastAPI's, which says so itself.
-            handler = state.get(ROUTE) or getattr(scope.get("route"), "path", "") or NO_ROUTE
-            self._requests.note(scope["method"], handler, status, monotonic() - begun)
+            end()

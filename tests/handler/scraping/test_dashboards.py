@@ -12,7 +12,8 @@ from pathlib import Path
 import httpx
 import pytest
 from prometheus_client import Metric
-from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics
+from prometheus_client.parser import text_string_to_metric_families as text
 
 from ...demo.model import question
 from ...kit.hosts.host import Server, eventually
@@ -48,7 +49,7 @@ def server(demo_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 async def scrape(http: httpx.AsyncClient) -> list[Metric]:
     answer = await http.get("/metrics")
     assert answer.status_code == 200
-    return list(text_string_to_metric_families(answer.text))
+    return list(text(answer.text))
 
 
 def running_adapters(families: list[Metric]) -> list[str]:
@@ -95,6 +96,27 @@ def found(server: Server) -> dict[str, Labels]:
     # Of blocks that were evicted.
     assert all(name.startswith("vllm:kv_block_") for name in empty), empty
     return samples
+
+
+UTF8, UNDERSCORES = "escaping=allow-utf-8", "escaping=underscores"
+ACCEPTED = [
+    "*/*",
+    # Prometheus 2.55's, Prometheus 3's, and the latter's where `metric_name_validation_scheme` is legacy.
+    "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.3,*/*;q=0.2",
+    f"application/openmetrics-text;version=1.0.0;{UTF8};q=0.5,text/plain;version=1.0.0;{UTF8};q=0.3,*/*;q=0.1",
+    f"application/openmetrics-text;version=1.0.0;{UNDERSCORES};q=0.5,text/plain;version=0.0.4;q=0.3,*/*;q=0.1",
+    f"text/plain;version=1.0.0;{UNDERSCORES},text/plain;version=0.0.4;q=0.5",
+]
+
+
+@each_row("accept", ACCEPTED)
+def test_whoever_scrapes_gets_the_same_names(server: Server, accept: str) -> None:
+    answer = httpx.get(f"{server.url}/metrics", headers={"accept": accept})
+    is_open = answer.headers["content-type"].startswith("application/openmetrics-text")
+    assert is_open == accept.startswith("application")
+    names = {sample.name for family in (openmetrics if is_open else text)(answer.text) for sample in family.samples}
+    assert {"vllm:num_requests_waiting", "vllm:time_to_first_token_seconds_bucket", "lmi_engine_up"} <= names
+    assert {name for name in names if name.startswith("vllm_")} == set()
 
 
 def missing(one: Asked, found: dict[str, Labels]) -> set[str]:

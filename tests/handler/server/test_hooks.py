@@ -73,13 +73,16 @@ def test_ours_serves_what_a_handler_gives_it(http: httpx.Client) -> None:
 
 
 def test_requests_to_hooks_are_counted(http: httpx.Client) -> None:
-    def count() -> float:
-        labels = (("handler", "/invocations"), ("method", "POST"), ("status", "4xx"))
+    """One that is refused has come to no route."""
+
+    def count(handler: str, status: str) -> float:
+        labels = (("handler", handler), ("method", "POST"), ("status", status))
         return parsed(http.get("/metrics").text).get(("http_requests_total", labels), 0)
 
-    before = count()
+    served, refused = count("/invocations", "2xx"), count("none", "4xx")
+    assert http.post("/invocations", json={"mine": 1}).status_code == 200
     assert http.post("/invocations", json={"mine": 1}, headers={"Authorization": ""}).status_code == 401
-    assert count() == before + 1
+    assert (count("/invocations", "2xx"), count("none", "4xx")) == (served + 1, refused + 1)
 
 
 def test_sessions_are_the_librarys(http: httpx.Client) -> None:
