@@ -19,6 +19,7 @@ from ..telemetry.metrics import Histogram
 if TYPE_CHECKING:
     from prometheus_client import Metric
     from prometheus_client.core import HistogramMetricFamily
+    from prometheus_client.registry import Collector
 
 __all__ = ["Exposition"]
 
@@ -32,12 +33,14 @@ END = b"# EOF\n"
 class Exposition:
     """A collector (prometheus_client's) of one service."""
 
-    def __init__(self, service: Service) -> None:
+    def __init__(self, service: Service, *more: Collector) -> None:
+        """`more`: what else there is to tell."""
         from prometheus_client import CollectorRegistry, ProcessCollector
 
         self._service = service
         self._registry = CollectorRegistry(auto_describe=False)
-        self._registry.register(self)
+        for one in (self, *more):
+            self._registry.register(one)
         # Memory, CPU time and descriptors of both processes; the engine's is another one after a restart.
         ProcessCollector(registry=self._registry)
         engine = service.engine

@@ -27,7 +27,6 @@ import msgspec
 from starlette.requests import ClientDisconnect
 from starlette.requests import Request as HttpRequest
 from starlette.responses import Response as HttpResponse
-from starlette.routing import Route as HttpRoute
 
 from ...model.errors import (
     AdapterExistsError,
@@ -43,6 +42,7 @@ from ..service import Service
 from .access import Access
 from .body_reading import MAX_CALL, Bodies, EarlyResponse, read_call
 from .host_messages import PLACES, AdapterList, AdapterShown, Call, failure, json_answer
+from .paths import HttpRoute
 
 __all__ = ["AdapterRoutes"]
 

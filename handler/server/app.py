@@ -39,7 +39,6 @@ from starlette.requests import ClientDisconnect
 from starlette.requests import Request as HttpRequest
 from starlette.responses import JSONResponse
 from starlette.responses import Response as HttpResponse
-from starlette.routing import Route as HttpRoute
 
 from ...formatters import Request, Response, routed
 from ...formatters.base import attributes_of, request_id_of
@@ -50,6 +49,7 @@ from ..exchange import Exchange
 from ..headers import REQUEST_ID_HEADER, headers_of
 from ..model_code import has_hooks
 from ..scraping.exposition import Exposition
+from ..scraping.http_requests import Counted, HttpRequests
 from ..service import Service
 from .access import Access
 from .adapters import AdapterRoutes
@@ -58,7 +58,7 @@ from .cancel import cancel_route
 from .connection import connection_of
 from .hooks import hooked
 from .openapi import document
-from .paths import OwnPaths, dialect_routes
+from .paths import HttpRoute, OwnPaths, dialect_routes
 from .playground.facts import setup
 from .playground.files import file_routes
 from .streams import AsyncService, StreamResponse
@@ -77,7 +77,8 @@ class LocalServer:
         self._streams: AsyncService
         self._document: dict[str, Any] | None = None
         self.bodies = Bodies(BODIES * service.settings.limits.max_body_bytes)
-        self._exposition = Exposition(service)
+        self.requests = HttpRequests()
+        self._exposition = Exposition(service, self.requests)
 
     @contextlib.asynccontextmanager
     async def lifespan(self, _app: Starlette) -> AsyncIterator[None]:
@@ -240,11 +241,12 @@ def application(service: Service, access: Access | None = None, *, playground: b
         # Without credentials: a page has to know the key, no cookie and no password of the browser's stands for it.
         origins, every = sorted(access.origins), ["*"]
         middleware.append(Middleware(CORSMiddleware, origins, METHODS, allow_headers=every, expose_headers=every))
-    app = Starlette(routes=routes, lifespan=server.lifespan, middleware=middleware)
+    counted = Middleware(Counted, requests=server.requests)
     settings = service.settings
     if has_hooks(Path(settings.model_dir), os.environ):
-        return hooked(app, server.lifespan, server.serve, access, settings.limits.max_body_bytes)
-    return app
+        app = Starlette(routes=routes, middleware=middleware)
+        return hooked(app, counted, server.lifespan, server.serve, access, settings.limits.max_body_bytes)
+    return Starlette(routes=routes, lifespan=server.lifespan, middleware=[counted, *middleware])
 
 
 METHODS = ("GET", "POST", "DELETE")

@@ -13,7 +13,6 @@ import msgspec
 from starlette.requests import ClientDisconnect
 from starlette.requests import Request as HttpRequest
 from starlette.responses import Response as HttpResponse
-from starlette.routing import Route as HttpRoute
 
 from ...formatters.base import JSON
 from ...formatters.common.schemas import STRING, objects
@@ -25,6 +24,7 @@ from ..service import Service
 from .access import Access
 from .body_reading import MAX_CALL, Bodies, EarlyResponse, fields_of, read_call
 from .host_messages import AdapterFault, failure, json_answer
+from .paths import HttpRoute
 
 __all__ = ["OPENAPI", "cancel_route"]
 

@@ -22,6 +22,7 @@ from typing import Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -74,12 +75,15 @@ def load(directory: Path) -> None:
 
 def hooked(
     app: Starlette,
+    counted: Middleware,
     lifespan: Callable[..., Any],
     serve: Callable[[Request], Awaitable[Response]],
     access: Access,
     max_bytes: int,
 ) -> Starlette:
     """The application with what `load` has found around it; `serve` is our own endpoint of /invocations.
+
+    `counted` counts requests, those to the hooks too.
 
     Requests to the hooks need the key, but for /ping, and their bodies have the same limit as others; what else becomes
     of them is the user's. Raises OptionError for a function that a variable names and nobody has.
@@ -101,6 +105,9 @@ def hooked(
     found.paths = tuple({str(getattr(route, "path", "")).partition("{")[0] for route in outer.routes})
     log.info("hooks: %s%s", ", ".join(found.paths) or "no path", ", and middleware" * found.middleware)
     outer.mount("", app)
+    # Around all of it.
+    outer.user_middleware.insert(0, counted)
+    outer.middleware_stack = outer.build_middleware_stack()
     return outer
 
 

@@ -1,4 +1,4 @@
-"""The paths of dialects, as the local server routes them; and what stands before them in some requests' targets."""
+"""Routes of the local server, and the paths of dialects; and what stands before paths in some requests' targets."""
 
 from __future__ import annotations
 
@@ -9,16 +9,26 @@ from urllib.parse import unquote
 from starlette.convertors import Convertor, register_url_convertor
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route as HttpRoute
+from starlette.routing import Route as StarletteRoute
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ...formatters import DIALECTS, Dialect, Route
 from ...formatters.routing import INVOCATIONS
+from ..scraping.http_requests import ROUTE
 
-__all__ = ["BY_BODY", "OwnPaths", "dialect_routes"]
+__all__ = ["BY_BODY", "HttpRoute", "OwnPaths", "dialect_routes"]
 
 BY_BODY = (INVOCATIONS, "/predictions/{name}")
 """Those where the body decides the dialect."""
+
+
+class HttpRoute(StarletteRoute):
+    """Starlette's, which also says in the request's state which route it is."""
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """The endpoint's turn."""
+        scope["state"][ROUTE] = self.path_format
+        await super().handle(scope, receive, send)
 
 
 class _Rest(Convertor[str]):

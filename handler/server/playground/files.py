@@ -16,9 +16,9 @@ from types import MappingProxyType
 
 from starlette.requests import Request as HttpRequest
 from starlette.responses import Response as HttpResponse
-from starlette.routing import Route as HttpRoute
 
 from ..access import Access
+from ..paths import HttpRoute
 
 __all__ = ["FILES", "FOLDER", "HEADERS", "file_routes"]
 

@@ -30,10 +30,15 @@ NAMES = frozenset({
     "request_queue_time_seconds", "request_prefill_time_seconds", "request_decode_time_seconds",
     "request_inference_time_seconds", "request_time_per_output_token_seconds", "request_prompt_tokens",
     "request_generation_tokens", "request_max_num_generation_tokens", "request_params_n", "request_params_max_tokens",
-    "request_prefill_kv_computed_tokens",
+    "request_prefill_kv_computed_tokens", "engine_sleep_state",
+    # Of newer versions, or of some models: what is not there is not shown.
+    "prompt_tokens_cached_by_source", "num_requests_kv_fetch_by_stage", "request_num_preemptions", "corrupted_requests",
 })  # fmt: skip
 """What is counted of all models, without `vllm:`."""
-FAMILIES = ("mm_cache_", "spec_decode_", "kv_offload_", "nixl_", "mooncake_store_", "hf3fs_", "kv_block_")
+FAMILIES = (
+    "mm_cache_", "spec_decode_", "kv_offload_", "simple_kv_offload_", "nixl_", "mooncake_store_", "hf3fs_",
+    "kv_block_", "estimated_",
+)  # fmt: skip
 """How the names begin of what vLLM's scheduler reports where there is such a thing."""
 PREFIX = "vllm:"
 

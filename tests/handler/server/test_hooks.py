@@ -10,6 +10,7 @@ import httpx
 import pytest
 
 from ...kit.hosts.host import Server, model_directory, with_parrot
+from ...kit.metered import parsed
 from ...kit.pages import blocks_of
 from ...kit.paths import DOCS, USER_CODE
 
@@ -69,6 +70,19 @@ def test_ours_serves_what_a_handler_gives_it(http: httpx.Client) -> None:
     stream = http.post("/invocations", json={**ASK, "stream": True})
     assert stream.headers["x-throttled"] == "/invocations"
     assert len(stream.text.splitlines()) > 3
+
+
+def test_requests_to_hooks_are_counted(http: httpx.Client) -> None:
+    """One that is refused has come to no route."""
+
+    def count(handler: str, status: str) -> float:
+        labels = (("handler", handler), ("method", "POST"), ("status", status))
+        return parsed(http.get("/metrics").text).get(("http_requests_total", labels), 0)
+
+    served, refused = count("/invocations", "2xx"), count("none", "4xx")
+    assert http.post("/invocations", json={"mine": 1}).status_code == 200
+    assert http.post("/invocations", json={"mine": 1}, headers={"Authorization": ""}).status_code == 401
+    assert (count("/invocations", "2xx"), count("none", "4xx")) == (served + 1, refused + 1)
 
 
 def test_sessions_are_the_librarys(http: httpx.Client) -> None:

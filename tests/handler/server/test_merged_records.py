@@ -76,6 +76,7 @@ class ByAsgi:
             "type": "http",
             "method": "POST",
             "path": "/invocations",
+            "raw_path": b"/invocations",
             "query_string": b"",
             "headers": [(b"content-type", b"application/json")],
         }

@@ -46,11 +46,12 @@ class Running:
         access: Access | None = None,
         grace: float = TIMEOUT,
         keep_alive: int = KEEP_ALIVE_S,
+        prepare: Callable[[Starlette], None] = lambda app: None,
         **options: str,
     ) -> None:
         """`most`: connections that are served. `grace`: seconds that what runs has once it is to end.
 
-        `keep_alive`: seconds until an idle connection is closed.
+        `keep_alive`: seconds until an idle connection is closed. `prepare` is called with the application.
         """
         self.engine = ScriptedEngine()
         self.most = most
@@ -60,6 +61,7 @@ class Running:
         self.uvicorn = http_server(self.service, sockets, access=access or Access(), grace=grace, keep_alive=keep_alive)
         self.uvicorn.config.limit_concurrency = most + 1
         app: Any = self.uvicorn.config.app
+        prepare(app)
         self.bodies: Bodies = _server_of(app).bodies
         self.thread = threading.Thread(target=self.uvicorn.run)
         self.thread.start()

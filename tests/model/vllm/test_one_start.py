@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from prometheus_client import REGISTRY
 from prometheus_client.parser import text_string_to_metric_families
 
 from ...demo.model import question
@@ -37,6 +38,8 @@ PROPERTIES = {
     "option.kv_transfer_config": json.dumps(CONNECTOR),
 }
 ASKED = question("plain")
+FRONT_END = {"vllm:admission_rejections"}
+"""What vLLM registers for any model and its own front end counts alone."""
 
 
 class Lines(logging.Handler):
@@ -117,6 +120,9 @@ def test_vllms_own_metrics_from_the_first_scrape_on(backend: Any) -> None:
     run(backend, asking(40))
     after = samples(backend.metrics("text/plain"))
     last = backend.metrics("application/openmetrics-text; version=1.0.0")
+    registered = {metric.name for metric in REGISTRY.collect() if metric.name.startswith("vllm:")}
+    shown = {line.split()[2] for line in last.decode().splitlines() if line.startswith("# TYPE ")}
+    assert registered - shown <= FRONT_END
     assert before["vllm:generation_tokens_total"] == 0
     assert after["vllm:generation_tokens_total"] == 40
     assert after["vllm:prompt_tokens_total"] == after["vllm:prompt_tokens_by_source_total"] > 0
