@@ -111,5 +111,6 @@ class Tracing:
 
 def tracing(config: VllmConfig) -> Tracing | None:
     """Of the model of a VllmConfig, if its spans are wanted."""
-    endpoint, served = config.observability_config.otlp_traces_endpoint, config.model_config.served_model_name
-    return None if endpoint is None else Tracing(endpoint, served if isinstance(served, str) else served[0])
+    endpoint, names = config.observability_config.otlp_traces_endpoint, config.model_config.served_model_name
+    served = names[0] if isinstance(names, list) else names
+    return None if endpoint is None else Tracing(endpoint, str(served))

@@ -80,13 +80,14 @@ def test_as_vllm_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     parent: Any = object.__new__(ParentRequest)
     parent.request_id, parent.external_req_id, parent.max_num_generation_tokens = "p-1", "p-1", 0
     parent.child_requests, parent.output_aggregator = {"p-1.0", "p-1.1"}, []
-    parent.sampling_params = asked["p-1.0"].sampling_params.clone()
-    parent.sampling_params.n = 2
+    params: Any = asked["p-1.0"].sampling_params.clone()
+    params.n = 2
+    parent.sampling_params = params
     for index, (name, one) in enumerate(asked.items()):
         theirs.add_request(one, None, parent if name.startswith("p-1") else None, index)
         ours.begin(one)
     for at, outputs in steps():
-        monkeypatch.setattr(stats.time, "time", lambda at=at: 90.0 + at)
+        monkeypatch.setattr("vllm.v1.metrics.stats.time.time", lambda at=at: 90.0 + at)
         expected = stats.IterationStats()
         # It changes what it is given.
         theirs.process_outputs([*outputs], at, expected)
