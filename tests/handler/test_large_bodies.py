@@ -220,7 +220,7 @@ def by_the_local_server(service: Service, request: Request) -> object:
         async with app.router.lifespan_context(app), http:
             await http.post("/invocations", content=b"{}", headers={"content-type": "application/json"})
 
-    async def read(*_: object) -> bytes:
+    async def read(*_: object, **__: object) -> bytes:
         (body,) = bodies
         bodies.clear()
         return body

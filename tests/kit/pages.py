@@ -14,7 +14,7 @@ from .paths import DOCS, README, ROOT
 
 __all__ = ["PAGES", "Block", "blocks_of", "prose_of", "response_after"]
 
-PAGES = (README, *sorted(DOCS.glob("*.md")))
+PAGES = (README, *sorted(DOCS.rglob("*.md")))
 _FENCE = re.compile(r"^( *)```(\w*)\n(.*?)^\1```$", re.DOTALL | re.MULTILINE)
 _REASON = re.compile(r"<!-- ((?:needs |long: )[^>]+) -->\n\Z")
 

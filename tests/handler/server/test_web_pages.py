@@ -6,16 +6,22 @@ And what its EventSource makes of /chat/sse.
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
 
 from lmi.handler.server.access import Access, allowed_names, allowed_origins
 
-from ...kit.api.types import Delta, Finish, Started
+from ...kit.api.errors import UnavailableError
+from ...kit.api.types import Delta, Failed, Finish, Started
 from ...kit.clients.browser import Browser, program
 from ...kit.hosts.local_server import Make, Running
+from ...kit.pages import blocks_of
+from ...kit.paths import DOCS
+from ...kit.waiting import until
 
 pytestmark = [
     pytest.mark.once,
@@ -170,3 +176,57 @@ def test_an_event_source_reads_a_stream_to_its_end(page: Browser, running: Make)
     assert set(error) == {"message", "type", "code"}
     assert "temperature" in error["message"]
     assert (seen["chunks"], seen["opened"], seen["ended"]) == ([], 1, True)
+
+
+class Site:
+    """A web site of one page."""
+
+    def __init__(self, page: str) -> None:
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                self.send_response(200)
+                self.send_header("Content-Type", "text/html; charset=utf-8")
+                self.end_headers()
+                self.wfile.write(page.encode())
+
+            def log_message(self, format: str, *args: Any) -> None: ...
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.port = self._server.server_port
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+
+@pytest.fixture
+def site() -> Iterator[Site]:
+    """docs/examples/browser.md's."""
+    (html,) = (block.text for block in blocks_of(DOCS / "examples" / "browser.md") if block.language == "html")
+    site = Site(html)
+    yield site
+    site.close()
+
+
+SUBMIT = 'document.querySelector("form").requestSubmit()'
+SHOWN = 'document.querySelector("#answer").textContent'
+
+
+def test_the_page_of_the_documentation(page: Browser, running: Make, site: Site) -> None:
+    """It shows what comes as it comes, an error in the middle, and ends the request when its user stops it."""
+    origin = f"http://app.example:{site.port}"
+    server = running(access=Access(None, LOOPBACK, allowed_origins([origin])))
+    page.open(f"{origin}/?server=http://localhost:{server.port}")
+    page.evaluate(SUBMIT)
+    until(lambda: len(server.engine.generations) == 1)
+    server.engine.say(0, Started(1), Delta(0, "Par"), Delta(0, "\u00efs"))
+    until(lambda: page.evaluate(SHOWN) == "Par\u00efs")
+    server.engine.say(0, Failed.of(UnavailableError("the engine is gone")))
+    until(lambda: page.evaluate(SHOWN) == "Par\u00efs\n(the engine is gone)")
+    page.evaluate(SUBMIT)
+    until(lambda: len(server.engine.generations) == 2)
+    server.engine.say(1, Started(1), Delta(0, "Again"))
+    until(lambda: page.evaluate(SHOWN) == "Again")
+    page.evaluate('document.querySelector("#stop").click()')
+    until(lambda: not server.engine.running)

@@ -68,6 +68,50 @@ def test_a_dialect_and_a_content_filter(files: dict[str, str], scripted: MakeScr
         assert refused.call.reply.status == 400
 
 
+def test_the_page_of_a_content_filter(scripted: MakeScripted) -> None:
+    """docs/examples/content-filter.md: a number in several pieces, and digits that are no number of a card."""
+    (code,) = python_of("examples/content-filter.md")
+    made = scripted({"cards.py": code}, content_filter="cards:judge")
+    refused = made.open({"inputs": "My card is 4111 1111 1111 1111."})
+    assert "flagged by the content filter: a card number" in finished(refused)["error"]
+    asked = made.open({"inputs": "My order is 4111 1111 1111 1112.", "parameters": {"details": True}})
+    made.submitted(1)
+    pieces = [Delta(0, text) for text in ("Take ", "4111-1111", "-1111-", "1111", " instead.")]
+    made.engine.say(0, Started(1), *pieces, Delta(0, "", finish=Finish("eos", generated_tokens=9)))
+    answer = finished(asked)
+    assert "1111-1111-1111" not in answer["generated_text"]
+    assert answer["details"]["finish_reason"] == "content_filter"
+
+
+def test_the_page_of_a_dialect(scripted: MakeScripted) -> None:
+    """docs/examples/own-dialect.md."""
+    (code,) = python_of("examples/own-dialect.md")
+    made = scripted({"ollama.py": code}, output_formatter="ollama:Generate")
+    whole = {"model": "any", "prompt": "Why?", "stream": False, "options": {"num_predict": 3, "temperature": 0}}
+    asked = [made.open({**whole, "stream": stream}, path="/api/generate") for stream in (False, True)]
+    made.submitted(2)
+    assert (made.engine.generations[0].sampling.max_tokens, made.engine.generations[0].sampling.temperature) == (3, 0)
+    for number in range(2):
+        made.engine.say(
+            number, Started(1), Delta(0, "So "), Delta(0, "be it.", finish=Finish("length", generated_tokens=3))
+        )
+    answer = finished(asked[0])
+    assert (answer["response"], answer["done_reason"], answer["eval_count"]) == ("So be it.", "length", 3)
+    until(lambda: asked[1].finished)
+    lines = [json.loads(line) for line in asked[1].take_all().splitlines()]
+    # What comes while the function runs comes together.
+    assert ("".join(line["response"] for line in lines), lines[-1]["done"]) == ("So be it.", True)
+    assert asked[1].call.reply.content_type == "application/x-ndjson"
+    for wrong, message in (
+        ({"prompt": 5}, "prompt: expected a string, got 5"),
+        ({"options": {"temprature": 1}}, "options.temprature: expected one of temperature,"),
+        ({"options": {"seed": "x"}}, "options.seed: expected a number, got 'x'"),
+    ):
+        refused = made.open({**whole, **wrong}, path="/api/generate")
+        assert message in finished(refused)["error"]
+        assert refused.call.reply.status == 400
+
+
 @pytest.mark.skipif(hosting.available() is not None, reason=str(hosting.available()))
 def test_a_handle(scripted: MakeScripted) -> None:
     (code,) = [code for code in python_of("custom-code.md") if name_of(code) == "model.py"]
