@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -45,6 +46,7 @@ def test_each_worker_has_its_own_and_the_next_one_that_of_the_dead(workers: Exit
 
 
 def test_another_hosts_workers_begin_anew() -> None:
-    # No process has this number: they end at 2^22.
-    assert [claimed_number(1 << 23), claimed_number(1 << 23)] == [0, 1]
-    assert claimed_number((1 << 23) + 1) == 0
+    # No process has such numbers, which end at 2^22, nor have two runs of this test the same.
+    host = (1 << 23) + 2 * os.getpid()
+    assert [claimed_number(host), claimed_number(host)] == [0, 1]
+    assert claimed_number(host + 1) == 0
