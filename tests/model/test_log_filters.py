@@ -16,7 +16,9 @@ pytestmark = pytest.mark.once
 
 
 @pytest.fixture(autouse=True)
-def _as_before() -> Iterator[None]:
+def _shown() -> Iterator[None]:
+    """As where nobody has said: a service says it for its process."""
+    show_content(True)
     yield
     show_content(True)
 
