@@ -1,7 +1,7 @@
 # make serve [PORT=8080]      a real engine with SmolLM2-135M-Instruct, on loopback. MODEL=tiny: the model of the tests, trained on the spot;
 #                             MODEL=embed: all-MiniLM-L6-v2; MODEL=DIRECTORY: any other
-# make unit [ARGS="-k name"]  what needs no engine's process, no Java and no browser, in any order; a minute and a half
-# make test [ARGS="-k name"]  what to run before each commit: units, then engines, a contract of each dialect on every host; 14 minutes
+# make unit [ARGS="-k name"]  what needs no engine's process, no Java and no browser, in any order; 75 seconds
+# make test [ARGS="-k name"]  what to run before each commit: units, then engines, a contract of each dialect on two hosts; ten minutes
 # make test-hosts             every host with every dialect and client
 # make test-newest            what needs an engine, on the newest vLLM
 # make test-next              the same on the vLLM of the next container
@@ -330,7 +330,8 @@ chaos: $(MAIN) $(DEMO)/serving.properties
 # All of them, so that one run shows all there is to mend.
 lint: $(MAIN)
 	@failed=; \
-	for check in "ruff check" "ruff format --check" "mypy --python-version 3.10" "mypy --python-version 3.12" pyright vulture; do \
+	for check in "ruff check" "ruff format --check" "mypy --python-version 3.10" "mypy --python-version 3.12" pyright vulture \
+		"hadolint docs/containers/plain.Dockerfile docs/containers/vllm.Dockerfile"; do \
 		echo "lint: $$check"; .venv/bin/$$check || failed="$$failed, $$check"; \
 	done; \
 	test -z "$$failed" || { echo "lint: failed$${failed/,/:}"; exit 1; }
