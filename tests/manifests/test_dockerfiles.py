@@ -1,4 +1,4 @@
-"""docs/containers/: the steps of each Dockerfile, done in a clean Debian; `make lint` has what hadolint says of them."""
+"""docs/containers/: the steps of each Dockerfile, done in a clean Debian. hadolint lints them in `make lint`."""
 
 from __future__ import annotations
 
