@@ -14,11 +14,15 @@ import json
 import logging
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import atheris
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / ".typing"), str(ROOT)]
+# A client's package (sagemaker-core) brings a package `tests`, which Python finds before a folder without __init__.py.
+sys.modules["tests"] = ModuleType("tests")
+sys.modules["tests"].__path__ = [str(ROOT / "tests")]
 
 with atheris.instrument_imports(include=["lmi"]):  # pyright: ignore[reportAttributeAccessIssue]
     from tests.fuzz.bodies import ATTRIBUTES, PATHS, QUERIES, VARIED, hostile_request, raw_request
