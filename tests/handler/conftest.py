@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ..kit.api.types import EngineEvent
-from ..kit.user_code.modules import forget
+from ..kit.user_code.modules import forget, modules_in
 from ..kit.user_code.service import MakeScripted, ScriptedService
 
 
@@ -18,6 +18,9 @@ def scripted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[MakeSc
     """Makes them of the model directory `tmp_path`; the modules of the user's are forgotten, at the next one too."""
     monkeypatch.setattr(sys, "path", list(sys.path))
     made: list[ScriptedService] = []
+    # Of the same names, which tests of `lmi check` have left.
+    for name in modules_in(tmp_path.parent):
+        del sys.modules[name]
 
     def make(
         files: Mapping[str, str] | None = None, *, then: list[EngineEvent] | None = None, **options: str

@@ -55,6 +55,9 @@ MEANINGS: list[tuple[dict[str, str], dict[str, str], dict[str, object]]] = [
         {"speculative_config": '{"method": "ngram", "num_speculative_tokens": 3}'},
         {},
     ),
+    ({"SAGEMAKER_MAX_PAYLOAD_IN_MB": "2"}, {}, {"max_body_bytes": 2 << 20}),
+    ({"SAGEMAKER_MAX_PAYLOAD_IN_MB": "2", "SAGEMAKER_MAX_REQUEST_SIZE": "1000"}, {}, {"max_body_bytes": 1000}),
+    ({"SAGEMAKER_MODEL_SERVER_TIMEOUT_SECONDS": "90"}, {}, {"request_timeout": 90.0}),
     ({"MAX_CONCURRENT_REQUESTS": "128"}, {}, {"max_queued_requests": 128}),
     ({"MAX_INPUT_TOKENS": "1024", "MAX_TOTAL_TOKENS": "2048"}, {"max_model_len": "2048"}, {"max_prompt_tokens": 1024}),
     ({"MAX_INPUT_LENGTH": "1000"}, {}, {"max_prompt_tokens": 1000}),
@@ -198,6 +201,7 @@ REFUSALS: list[tuple[dict[str, str], str]] = [
     ({"HF_MODEL_ID": "a/b", "HF_TASK": "question-answering"}, "HF_TASK: expected one of auto, text-generation"),
     ({"HF_MODEL_ID": "s3://bucket/model"}, "HF_MODEL_ID: expected a hub id or a path (only DJL Serving downloads s3://"),
     ({"HF_MODEL_TRUST_REMOTE_CODE": "yes"}, "HF_MODEL_TRUST_REMOTE_CODE: expected true or false, got 'yes'"),
+    ({"SAGEMAKER_MAX_PAYLOAD_IN_MB": "6 MB"}, "SAGEMAKER_MAX_PAYLOAD_IN_MB: expected a number of MiB, got '6 MB'"),
     ({"SM_NUM_GPUS": "all"}, "SM_NUM_GPUS: expected a number of at least 1, or max, got 'all'"),
     ({"MAX_INPUT_TOKENS": "1k"}, "MAX_INPUT_TOKENS: expected an integer of at least 1, got '1k'"),
     ({"MODEL_ID": "a/b", "DTYPE": "int4"}, "DTYPE: expected one of auto"),
@@ -320,3 +324,13 @@ def test_each_argument_of_vllms_server_is_judged() -> None:
     assert {
         name for name in names if f"SM_VLLM_{name.upper()}" not in ARGUMENTS and option_named(name) is None
     } == set()
+
+
+def test_what_djl_serving_reads_itself(tmp_path: Path) -> None:
+    """Behind it these variables are its own: it says by options what they mean there."""
+    environment = {"SAGEMAKER_MODEL_SERVER_TIMEOUT_SECONDS": "90", "SAGEMAKER_NUM_MODEL_WORKERS": "2"}
+    without = load(tmp_path, environment)
+    behind = settings_of({"predict_timeout": "90"}, model_dir=str(tmp_path), environment=environment)
+    assert (without.limits.request_timeout, behind.limits.request_timeout) == (90.0, 3600.0)
+    noted = "SAGEMAKER_NUM_MODEL_WORKERS has no effect: one process serves, on all devices"
+    assert (noted in notes_of(without), noted in notes_of(behind)) == (True, False)
