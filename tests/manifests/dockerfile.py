@@ -17,7 +17,13 @@ from ..kit.paths import ROOT
 
 __all__ = ["Image", "steps"]
 
-INSIDE = 'mount --rbind /proc "$0/proc" && mount --rbind /dev "$0/dev" && mount --rbind /sys "$0/sys" && exec "$@"'
+INSIDE = """
+mount -t proc proc "$0/proc" &&
+mount --rbind /dev "$0/dev" && mount -t tmpfs -o size=64m shm "$0/dev/shm" &&
+mount --rbind /sys "$0/sys" && exec "$@"
+"""
+"""What Docker mounts, by which a start may fail: /proc of the container's own processes, where vLLM looks itself up by
+number (get_memory_affinity); and 64 MiB of shared memory."""
 PASSED = ("PIP_INDEX_URL", "PIP_FIND_LINKS", "PIP_CERT", "HTTPS_PROXY", "https_proxy", "NO_PROXY", "no_proxy")
 """Of this machine's environment: how an index is reached."""
 

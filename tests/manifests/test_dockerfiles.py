@@ -55,6 +55,19 @@ def debian() -> Path:
     return DEBIAN
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_inside_are_the_containers_own_processes_and_memory(debian: Path) -> None:
+    """The numbers in /proc are those that processes have there, and the first is the command; /dev/shm is its own."""
+    image = Image(debian, {"PATH": "/usr/bin:/bin"}, user="1000")
+    script = """
+        read -r number rest < /proc/self/stat && test "$number" = $$ && test $$ = 1 &&
+        test -z "$(ls /dev/shm)" && touch /dev/shm/its
+    """
+    image.popen(["/bin/sh", "-c", script], {}, check=True)
+    assert not Path("/dev/shm/its").exists()
+
+
 @pytest.fixture
 def base(debian: Path, tmp_path: Path) -> Iterator[Path]:
     """What FROM stands for: that Debian with this Python in /usr/local, and this vLLM, without the handler."""
