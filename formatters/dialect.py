@@ -23,6 +23,7 @@ __all__ = [
     "Parse",
     "Route",
     "Way",
+    "by_its_marks",
     "own_response",
     "variable_part",
 ]
@@ -138,6 +139,11 @@ class Dialect:
     """The fields without any of which a body is not this one's; None: it may be anything."""
     for_formatters: Callable[[Generation, Settings], ResponseEncoder | None]
     """What output formatters of users get instead of the dialect's own response; None: that response."""
+
+
+def by_its_marks(payload: Payload, request: Request, settings: Settings) -> bool:
+    """For `matches`: a body with one of `marks` is the dialect's."""
+    return True
 
 
 def own_response(generation: Generation, settings: Settings) -> None:

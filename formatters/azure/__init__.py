@@ -19,7 +19,7 @@ from ...model.errors import LmiError, NotFoundError, RequestError
 from ...model.options import Settings
 from ..base import JSON, SSE, ParsedRequest, Payload, Request, Response, encode
 from ..common.schemas import STRING
-from ..dialect import Dialect, JsonSchema, OpenApi, Route, own_response
+from ..dialect import Dialect, JsonSchema, OpenApi, Route, by_its_marks, own_response
 from ..openai.bodies import ChatChunk, ErrorBody
 from ..openai.chat import read_chat
 from .errors import OtherError, PlainError, UnprocessableError, error_response
@@ -35,7 +35,7 @@ from .request import (
     read_payload,
 )
 
-__all__ = ["DIALECT", "matches", "parse", "refuse"]
+__all__ = ["DIALECT", "parse", "refuse"]
 
 
 class ModelInfo(msgspec.Struct, frozen=True):
@@ -95,11 +95,6 @@ ROUTES: tuple[Route, ...] = (
 )
 
 
-def matches(payload: Payload, request: Request, settings: Settings) -> bool:
-    """Never: a body alone does not show that it is Azure's; ROUTES do."""
-    return False
-
-
 def parse(payload: Payload, request: Request, settings: Settings) -> ParsedRequest:
     """One generation of a conversation."""
     check_version(request)
@@ -122,7 +117,8 @@ DIALECT = Dialect(
     routes=ROUTES,
     openapi=OPENAPI,
     names_model=True,
-    matches=matches,
+    matches=by_its_marks,
+    # A body alone does not show that it is Azure's; ROUTES do.
     marks=frozenset(),
     parse=parse,
     refuse=refuse,

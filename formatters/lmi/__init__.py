@@ -23,7 +23,7 @@ from ...model.generation import Generation, Sampling
 from ...model.options import Settings
 from ..base import ParsedRequest, Payload, Request, Response
 from ..client_fields import ClientFields
-from ..dialect import Dialect, Route
+from ..dialect import Dialect, Route, by_its_marks
 from . import embeddings as lmi_embeddings
 from .body import BODIES, Body
 from .formatter_input import for_formatters
@@ -43,17 +43,12 @@ from .reply import (
 from .schemas import schema_of
 
 __all__ = [
-    "DIALECT", "LmiRequest", "for_formatters", "framing_of", "generation_of", "matches", "parse", "read_request",
+    "DIALECT", "LmiRequest", "for_formatters", "framing_of", "generation_of", "parse", "read_request",
     "refuse", "refuse_several",
 ]  # fmt: skip
 
 ROUTES: tuple[Route, ...] = ()
 OPENAPI = (LMI, VECTORS)
-
-
-def matches(payload: Payload, request: Request, settings: Settings) -> bool:
-    """Whether there are `inputs`."""
-    return "inputs" in payload
 
 
 def parse(payload: Payload, request: Request, settings: Settings) -> ParsedRequest:
@@ -152,7 +147,7 @@ DIALECT = Dialect(
     routes=ROUTES,
     openapi=OPENAPI,
     names_model=False,
-    matches=matches,
+    matches=by_its_marks,
     marks=frozenset(("inputs",)),
     parse=parse,
     refuse=refuse,

@@ -73,8 +73,8 @@ OPENAPI = (
 
 
 def matches(payload: Payload, request: Request, settings: Settings) -> bool:
-    """Whether there are `inputs`, and the endpoint makes dynamic batches."""
-    return settings.dynamic_batch and "inputs" in payload
+    """Whether the endpoint makes dynamic batches of `inputs`."""
+    return settings.dynamic_batch
 
 
 def parse(payload: Payload, request: Request, settings: Settings) -> ParsedRequest:

@@ -16,7 +16,7 @@ from ...model.options import Settings
 from ..base import JSON, SSE, ParsedRequest, Payload, Request, Response
 from ..common.fields import Table
 from ..common.kinds import Boolean
-from ..dialect import Dialect, OpenApi, Route, own_response
+from ..dialect import Dialect, OpenApi, Route, by_its_marks, own_response
 from ..openai.chat import read_chat
 from ..openai.messages import PARTS, message_form
 from ..openai.parameters import chat_rows
@@ -36,7 +36,7 @@ from .reply import (
     refusal,
 )
 
-__all__ = ["DIALECT", "matches", "parse", "refuse"]
+__all__ = ["DIALECT", "parse", "refuse"]
 
 
 CHAT_PATH = "/chat/completions"
@@ -64,11 +64,6 @@ ROUTES: tuple[Route, ...] = (
     Route(CHAT_PATH, described=CHAT),
     Route(SSE_PATH, ("GET", "POST"), body="request", described=EVENTS_CHAT),
 )
-
-
-def matches(payload: Payload, request: Request, settings: Settings) -> bool:
-    """Never: a body with `messages` is OpenAI's, unless the path or the request says otherwise."""
-    return False
 
 
 def parse(payload: Payload, request: Request, settings: Settings) -> ParsedRequest:
@@ -107,7 +102,8 @@ DIALECT = Dialect(
     routes=ROUTES,
     openapi=OPENAPI,
     names_model=True,
-    matches=matches,
+    matches=by_its_marks,
+    # A body with `messages` is OpenAI's, unless the path or the request says otherwise.
     marks=frozenset(),
     parse=parse,
     refuse=refuse,

@@ -18,7 +18,7 @@ from __future__ import annotations
 from ...model.errors import LmiError, PayloadError
 from ...model.options import Settings
 from ..base import ParsedRequest, Payload, Request, Response
-from ..dialect import Dialect, Route, own_response
+from ..dialect import Dialect, Route, by_its_marks, own_response
 from . import chat as openai_chat
 from . import completions as openai_completions
 from . import embeddings as openai_embeddings
@@ -31,7 +31,6 @@ __all__ = [
     "DIALECT",
     "EMBEDDINGS_PATH",
     "TEXT_PATH",
-    "matches",
     "parse",
     "refuse",
 ]
@@ -50,11 +49,6 @@ ROUTES: tuple[Route, ...] = (
     Route("/version", ("GET",), page=version, described=VERSION),
 )
 OPENAPI = (CHAT, TEXT, EMBEDDINGS)
-
-
-def matches(payload: Payload, request: Request, settings: Settings) -> bool:
-    """Whether there are `messages`, a `prompt` or an `input`."""
-    return any(name in payload for name in ("messages", "prompt", "input"))
 
 
 def parse(payload: Payload, request: Request, settings: Settings) -> ParsedRequest:
@@ -82,7 +76,7 @@ DIALECT = Dialect(
     routes=ROUTES,
     openapi=OPENAPI,
     names_model=True,
-    matches=matches,
+    matches=by_its_marks,
     marks=frozenset(("messages", "prompt", "input")),
     parse=parse,
     refuse=refuse,

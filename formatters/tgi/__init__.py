@@ -56,8 +56,8 @@ SEED_BITS = 53
 
 
 def matches(payload: Payload, request: Request, settings: Settings) -> bool:
-    """Whether there are `inputs` and the endpoint is to answer them as TGI does (compat.py)."""
-    return settings.tgi_compat and not settings.pools and "inputs" in payload
+    """Whether the endpoint is to answer `inputs` as TGI does (compat.py)."""
+    return settings.tgi_compat and not settings.pools
 
 
 def parse(payload: Payload, request: Request, settings: Settings) -> ParsedRequest:

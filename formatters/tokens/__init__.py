@@ -12,12 +12,12 @@ from __future__ import annotations
 from ...model.errors import LmiError
 from ...model.options import Settings
 from ..base import ParsedRequest, Payload, Request, Response
-from ..dialect import Dialect, Route, own_response
+from ..dialect import Dialect, Route, by_its_marks, own_response
 from ..openai.reply import error_response
 from .openapi import DETOKENIZE, TOKENIZE
 from .request import read_detokenize, read_tokenize
 
-__all__ = ["DIALECT", "matches", "parse", "refuse"]
+__all__ = ["DIALECT", "parse", "refuse"]
 
 
 TOKENIZE_PATH = "/tokenize"
@@ -28,11 +28,6 @@ ROUTES: tuple[Route, ...] = (
     Route(DETOKENIZE_PATH, described=DETOKENIZE),
 )
 OPENAPI = (TOKENIZE, DETOKENIZE)
-
-
-def matches(payload: Payload, request: Request, settings: Settings) -> bool:
-    """Never: a body with `prompt` or `messages` asks for an answer, unless the path or the request says otherwise."""
-    return False
 
 
 def parse(payload: Payload, request: Request, settings: Settings) -> ParsedRequest:
@@ -53,7 +48,8 @@ DIALECT = Dialect(
     routes=ROUTES,
     openapi=OPENAPI,
     names_model=True,
-    matches=matches,
+    matches=by_its_marks,
+    # A body with `prompt` or `messages` asks for an answer, unless the path or the request says otherwise.
     marks=frozenset(),
     parse=parse,
     refuse=refuse,

@@ -64,22 +64,19 @@ def _is_tracker(pid: int) -> bool:
         return False
 
 
-def end_group(group: int, timeout: float = KILL_TIMEOUT_S) -> bool:
-    """Kills every process of a group, and waits for their end; whether all of them have ended.
+def end_group(group: int, timeout: float = KILL_TIMEOUT_S) -> None:
+    """Kills every process of a group, and waits for their end.
 
     The group's leader must not have been waited for: as long as it has not, its number is nobody else's.
     """
     if not _PROC.is_dir():
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(group, signal.SIGKILL)
-        return True
-    if not _end_workers(group, 0, timeout):
-        return False
-    deadline = time.monotonic() + TRACKERS_TIMEOUT_S
-    while (left := members(group)) and time.monotonic() < deadline:
-        time.sleep(0.005)
-    _kill(left)
-    return True
+    elif _end_workers(group, 0, timeout):
+        deadline = time.monotonic() + TRACKERS_TIMEOUT_S
+        while (left := members(group)) and time.monotonic() < deadline:
+            time.sleep(0.005)
+        _kill(left)
 
 
 def end_others(timeout: float = KILL_TIMEOUT_S) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from lmi.model.options import Settings, load_settings, read_properties, settings_of
+from lmi.model.options.adapter_options import AdapterOptions
 from lmi.model.options.environment.tgi import TGI
 from lmi.model.options.environment.vllm_image import ARGUMENTS, PREFIX
 from lmi.model.options.finding import Finding
@@ -14,8 +15,8 @@ from lmi.model.options.option import Option
 from lmi.model.options.table import OPTIONS, option_named
 
 __all__ = [
-    "ARGUMENTS", "OPTIONS", "PREFIX", "TGI", "Finding", "ImageRules", "Option", "load_settings", "make_settings",
-    "notes_of", "option_named", "read_properties", "settings_of", "typed_settings",
+    "ARGUMENTS", "OPTIONS", "PREFIX", "TGI", "AdapterOptions", "Finding", "ImageRules", "Option", "load_settings",
+    "make_settings", "notes_of", "option_named", "read_properties", "settings_of", "typed_settings",
 ]  # fmt: skip
 
 NAMES = {"model_dir": "/model", "model_id": "/model", "model_name": "/model"}

@@ -24,7 +24,7 @@ import pytest
 from lmi.model.process.client import REBUILD_PAUSES_S, EngineClient
 
 from ...kit.api.errors import MemoryShortError, StartError, UnavailableError
-from ...kit.api.options import typed_settings
+from ...kit.api.options import AdapterOptions, typed_settings
 from ...kit.api.types import Delta, EngineEvent, Failed, Generation
 from ...kit.paths import ENGINE_FAULTS
 
@@ -52,8 +52,15 @@ def make(starts: Path) -> Iterator[Make]:
     del starts
     made: list[EngineClient] = []
 
-    def make(stall: float = 0.0, log_requests: LogRequests = "false", **arguments: Any) -> EngineClient:
-        settings = typed_settings(model_id="a-hub/id", engine_stall_timeout=stall, log_requests=log_requests)
+    def make(
+        stall: float = 0.0, log_requests: LogRequests = "false", adapters: bool = False, **arguments: Any
+    ) -> EngineClient:
+        settings = typed_settings(
+            model_id="a-hub/id",
+            engine_stall_timeout=stall,
+            log_requests=log_requests,
+            adapters=AdapterOptions(enable_lora=adapters),
+        )
         engine = EngineClient(settings, **arguments)
         made.append(engine)
         return engine
@@ -189,6 +196,11 @@ def test_an_engine_at_work_is_left_alone(make: Make, prompt: str) -> None:
     assert not any(isinstance(event, Failed) for event in events)
     assert answered(engine)
     assert engine.process_id == first
+
+
+def test_an_engine_without_adapters_does_not_start_with_them(make: Make) -> None:
+    with pytest.raises(StartError, match=r"^option\.enable_lora: vllm has no adapters$"):
+        make(adapters=True).start()
 
 
 def test_without_a_limit_nothing_is_watched(make: Make) -> None:
