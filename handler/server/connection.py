@@ -3,7 +3,7 @@ request that has just come, and which gives way to others while it waits for one
 
     connected, answered --> waiting --a head's first byte--> its head, at most HEAD_S --> a request --> answered
                                |--KEEP_ALIVE_S--> closed         |--> 408
-                               |--there are more connections than may be, and none has waited longer--> closed
+                               |--at least USED_S, longest of all, where there are more than may be--> closed
 
 By ASGI each record is a task's turn, a message and objects of h11's; docs/performance.md, The profile, has what that
 costs and what this does.
@@ -29,6 +29,10 @@ __all__ = ["Connection", "Waiting", "connection_of", "in_chunks"]
 KEY = "lmi.connection"
 HEAD_S = 30.0
 """Seconds from the first byte of a request's head to its last."""
+USED_S = 0.5
+"""Seconds that a connection waits before it may give way: its client has just opened it, or just had an answer."""
+LOOKS = 16
+"""How many connections are looked at, to close one, when another comes."""
 TOO_SLOW = (
     b"HTTP/1.1 408 Request Timeout\r\ncontent-type: text/plain; charset=utf-8\r\ncontent-length: 34\r\n"
     b"connection: close\r\n\r\nThe request's head came too slowly"
@@ -39,29 +43,40 @@ class Waiting:
     """The connections of a server that wait for a request, those that have waited longest first."""
 
     def __init__(self) -> None:
-        self._order: dict[Connection, None] = {}
+        self._since: dict[Connection, float] = {}
+        """By the event loop's clock."""
 
     def enter(self, connection: Connection) -> None:
         """Takes one that waits from now on."""
-        self._order[connection] = None
+        self._since[connection] = connection.loop.time()
 
     def leave(self, connection: Connection) -> None:
         """It has a request, or is gone."""
-        self._order.pop(connection, None)
+        self._since.pop(connection, None)
 
-    def make_room(self, newest: Connection) -> None:
-        """Closes those that have waited longest where uvicorn would refuse the `newest`."""
-        while len(newest.connections) >= newest.limit_concurrency and (oldest := next(iter(self._order))) is not newest:
+    def make_room(self, newest: Connection, limit: int) -> bool:
+        """Closes those that have waited longest; whether there are fewer than `limit` then, with the `newest`."""
+        for _ in range(LOOKS):
+            if len(newest.connections) < limit:
+                return True
+            oldest, since = next(iter(self._since.items()))
+            if oldest is newest or newest.loop.time() - since < USED_S:
+                return False
             self.leave(oldest)
+            # What nobody has read yet may be a request.
+            if _arrived(oldest.transport):
+                self.enter(oldest)
+                continue
             # It is closed, and no longer counted, a turn of the event loop later.
             newest.connections.discard(oldest)
             oldest.close()
+        return False
 
 
 class Connection(H11Protocol):
     """HTTP/1.1, read and checked by h11."""
 
-    limit_concurrency: int
+    limit_concurrency: int | None
 
     def __init__(
         self,
@@ -82,7 +97,9 @@ class Connection(H11Protocol):
         """It waits for its first request as long as for another one."""
         super().connection_made(transport)
         self._wait()
-        self._waiting.make_room(self)
+        # uvicorn would count at each request, and refuse those of all connections while there is one too many.
+        if (limit := self.limit_concurrency) is not None:
+            self.limit_concurrency = None if self._waiting.make_room(self, limit) else 0
 
     def connection_lost(self, exc: Exception | None) -> None:
         """It is gone."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import resource
 import socket
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -158,6 +159,12 @@ def test_heads_in_pieces_on_one_connection(running: Make) -> None:
 # --- Connections ---
 
 
+@pytest.fixture
+def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "USED_S", 0.0)
+
+
+@pytest.mark.usefixtures("_at_once")
 def test_one_connection_too_many(running: Make) -> None:
     """Where all have requests the next one is refused, and ends; one that waits for a request gives way to it."""
     server = running(most=8)
@@ -185,6 +192,51 @@ def test_one_connection_too_many(running: Make) -> None:
     until(lambda: not server.connections)
 
 
+def test_one_that_has_just_come_or_been_used_does_not_give_way(running: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "USED_S", 1.0)
+    server = running(most=2)
+    with contextlib.ExitStack() as stack:
+        first, second = (stack.enter_context(server.connect()) for _ in range(2))
+        until(lambda: server.connections == server.most)
+        for after in (0.0, 0.7):
+            time.sleep(after)
+            serve(server, second)
+            with server.connect() as more:
+                more.sendall(PING + b"\r\n")
+                assert answer(more)[0] == 503
+        time.sleep(0.5)
+        with server.connect() as more:
+            serve(server, more)
+            assert ended(first)
+        serve(server, second)
+
+
+@pytest.mark.usefixtures("_at_once")
+def test_one_whose_request_has_arrived_does_not_give_way(running: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Read or not: the one that comes meanwhile is refused, and no other one's request is."""
+    comes, sent = threading.Event(), threading.Event()
+    make_room = connection.Waiting.make_room
+
+    def once_they_have_sent(self: connection.Waiting, newest: connection.Connection, limit: int) -> bool:
+        if len(newest.connections) == limit:
+            comes.set()
+            assert sent.wait(30)
+        return make_room(self, newest, limit)
+
+    monkeypatch.setattr(connection.Waiting, "make_room", once_they_have_sent)
+    server = running(most=8)
+    with contextlib.ExitStack() as stack:
+        opened = [stack.enter_context(server.connect()) for _ in range(server.most)]
+        until(lambda: server.connections == server.most)
+        another = stack.enter_context(server.connect())
+        assert comes.wait(30)
+        for sock in [*opened, another]:
+            sock.sendall(PING + b"\r\n")
+        sent.set()
+        assert [answer(sock)[0] for sock in [*opened, another]] == [200] * server.most + [503]
+
+
+@pytest.mark.usefixtures("_at_once")
 def test_those_that_send_nothing_keep_nobody_out(running: Make) -> None:
     server = running(most=8)
     with contextlib.ExitStack() as stack:
