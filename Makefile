@@ -210,11 +210,20 @@ VERSION   = $$($(1)/bin/python -c 'from importlib.metadata import distributions 
 # Some of them only wait: four processes keep two cores busy.
 UNITS := $(PYTEST) -n 4 $(GROUPS) -m unit --random-order
 
+# COVERAGE=1 holds each package to its floor. Python 3.12's monitoring costs next to nothing, a trace function as much as the tests.
+ifdef COVERAGE
+unit test: export COVERAGE_CORE := sysmon
+UNITS   += --cov --cov-report=json:.cache/coverage.json --cov-report=
+COVERED := .venv/bin/python .ci/coverage.py .cache/coverage.json
+endif
+
 unit: $(MAIN)
 	@$(UNITS) $(ARGS)
+	@$(COVERED)
 
 test: $(MAIN) $(DEMO)/serving.properties
 	@$(UNITS) $(ARGS) || (( $$? == 5 ))  # ARGS may select others only
+	@$(COVERED)
 	@echo "test: vLLM $(call VERSION,.venv)"
 	@$(PYTEST) $(PARALLEL) -m "not unit and not hosts and not slow and not timing" $(ARGS)
 
@@ -246,15 +255,13 @@ test-newest test-next: test-%: $(DEMO)/serving.properties
 	@VLLM_CACHE_ROOT=$(CACHE)/vllm-$* TORCHINDUCTOR_CACHE_DIR=$(CACHE)/torchinductor-$* TORCH_COMPILE_DISABLE=1 \
 		.venv-$*/bin/pytest $(PARALLEL) -m "engine and not hosts and not slow and not timing and not once" $(ARGS)
 
-# Of the unit tests alone: they import neither vLLM nor torch. COVERAGE=1 holds each package to its floor (.ci/coverage.py).
+# Of the unit tests alone: they import neither vLLM nor torch.
 test-python: | $(UV)
 	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info[:2] < (3, 10))' || { echo "test-python: expected Python 3.10 or later"; exit 1; }
 	@echo "test-python: $$("$(PYTHON)" --version)$(if $(LOWEST), with the lowest versions of what is imported)"
 	@$(UV) venv --quiet --clear --python "$(PYTHON)" .venv-python
 	@$(UV) pip install --quiet --python .venv-python/bin/python $(if $(LOWEST),--resolution lowest-direct) --editable '.[server,test]'
-	@.venv-python/bin/pytest $(PARALLEL) -m "not engine and not hosts and not slow and not timing" \
-		$(if $(COVERAGE),--cov --cov-report=json:.cache/coverage.json --cov-report=) $(ARGS)
-	@$(if $(COVERAGE),.venv-python/bin/python .ci/coverage.py .cache/coverage.json)
+	@.venv-python/bin/pytest -n 4 $(GROUPS) -m "not engine and not hosts and not slow and not timing" $(ARGS)
 
 # The handler is where DJL Serving's worker finds it: unpacked into a model directory, which is on PYTHONPATH. The local
 # server's page is not packaged, and boto3 not in the image.
@@ -266,7 +273,7 @@ test-container: $(MAIN) $(CONTAINER)
 	@cp serving.properties $(PACKAGED)
 	@.venv/bin/lmi package $(PACKAGED) -o $(PACKAGED)/model.tar.gz
 	@tar -C $(PACKAGED) -xzf $(PACKAGED)/model.tar.gz
-	@PYTHONPATH=$(PACKAGED) LMI_PACKAGED=$(PACKAGED) .venv-container/bin/pytest $(PARALLEL) -m unit --random-order \
+	@PYTHONPATH=$(PACKAGED) LMI_PACKAGED=$(PACKAGED) .venv-container/bin/pytest -n 4 $(GROUPS) -m unit --random-order \
 		--ignore tests/handler/server/playground --ignore tests/project/test_docs_clients.py --ignore tests/project/test_docs_streams.py $(ARGS)
 
 BODIES ?= 1000000

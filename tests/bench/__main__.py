@@ -60,7 +60,11 @@ def _add_arguments(command: argparse.ArgumentParser) -> None:
         help="a further layer: a command that starts a server, prints its http:// URL and ends with its standard input",
     )
     command.add_argument("--url", action="append", default=[], metavar="[NAME=]URL", help="a server that runs already")
-    command.add_argument("--dialect", choices=("lmi", "openai"), help="only the workloads of one dialect")
+    command.add_argument(
+        "--dialect",
+        choices=("lmi", "openai", "text"),
+        help="only the workloads of one dialect; text: of OpenAI's completions",
+    )
     command.add_argument(
         "--workload",
         action="append",

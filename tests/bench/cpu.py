@@ -74,7 +74,10 @@ def memory(pid: int) -> tuple[int, int]:
 
 
 ROLES = (
+    ("VLLM::APIServer", "server"),
     ("VLLM::", "engine core"),
+    ("vllm-rs", "server"),
+    ("vllm.entrypoints", "server"),
     ("bench.vllm_floor", "engine front"),
     ("model.process.engine_main", "engine process"),
     ("djl_python_engine", "worker"),

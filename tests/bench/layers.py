@@ -67,7 +67,7 @@ class UrlLayer:
         """Posts the workload's bodies over so many connections."""
         bodies = [workload.request(number, prompt, tokens) for number, prompt in enumerate(prompts)]
         with self.cpu() as cpu:
-            load = run_load(self.url, bodies, connections)
+            load = run_load(self.url + (workload.path if self.url.endswith("/v1") else ""), bodies, connections)
         cpu[GENERATOR] = load.cpu
         refused = next((answer for answer in load.answers if answer.status != 200), None)
         if refused is not None:

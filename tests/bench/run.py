@@ -29,7 +29,7 @@ from .engines import FloorLayer
 from .layers import CommandLayer, Layer, UrlLayer
 from .report import idle_table, notes, table, write_json
 from .turns import Turns
-from .work import WORKLOADS, Figures
+from .work import ALL, WORKLOADS, Figures
 
 __all__ = ["OURS", "bench", "serve_command"]
 
@@ -60,11 +60,11 @@ def _terminable() -> Iterator[None]:
 
 def _bench(arguments: argparse.Namespace, overrides: dict[str, str]) -> None:
     connections = _numbers(arguments.connections)
-    names = [workload.name for workload in WORKLOADS]
+    names = [workload.name for workload in ALL]
     adapters = tuple(filter(None, arguments.adapters.split(",")))
     workloads = [
         replace(workload, adapters=adapters)
-        for workload in WORKLOADS
+        for workload in (ALL if arguments.dialect or arguments.workload else WORKLOADS)
         if arguments.dialect in (None, workload.dialect)
         and (not arguments.workload or workload.name in arguments.workload)
     ]

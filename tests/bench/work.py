@@ -23,6 +23,7 @@ import msgspec
 from .cpu import OTHERS
 
 __all__ = [
+    "ALL",
     "GENERATOR",
     "GENERATOR_LIMIT",
     "WORKLOADS",
@@ -63,6 +64,8 @@ class Workload:
     """All text in it."""
     counts: bool = False
     """Whether every token has a record of its own, so that none needs a reference to be counted."""
+    path: str = ""
+    """Below a URL that ends with /v1, where servers of OpenAI's API have one path for each form."""
     adapters: tuple[str, ...] = ()
     """Those that requests name in turn; none: they name none."""
 
@@ -90,6 +93,13 @@ def _chat(prompt: str, tokens: int, stream: bool) -> Body:
         "ignore_eos": True,
         "stream": stream,
     }
+    return {**asked, "stream_options": {"include_usage": True}} if stream else asked
+
+
+def _text(prompt: str, tokens: int, stream: bool) -> Body:
+    asked: Body = {
+        "prompt": prompt, "max_tokens": tokens, "temperature": 0, "ignore_eos": True, "stream": stream,
+    }  # fmt: skip
     return {**asked, "stream_options": {"include_usage": True}} if stream else asked
 
 
@@ -129,7 +139,7 @@ def _streamed_usage(body: bytes, expected: int) -> int:
     if not body.rstrip().endswith(b"data: [DONE]") or len(documents) != body.count(b"data:") - 1:
         return 0
     usage = next((document["usage"] for document in documents if document.get("usage")), None)
-    return int(usage["completion_tokens"]) if usage else len(CONTENT.findall(body))
+    return int(usage["completion_tokens"]) if usage else len(CONTENT.findall(body)) + len(TEXT.findall(body))
 
 
 def _whole(body: bytes) -> Body:
@@ -149,9 +159,15 @@ def _contents(body: bytes, part: str) -> str:
     return "".join(str((choice.get(part) or {}).get("content") or "") for choice in choices)
 
 
+def _texts(body: bytes) -> str:
+    choices = (choice for document in _documents(body) for choice in document.get("choices") or ())
+    return "".join(str(choice.get("text") or "") for choice in choices)
+
+
 TOKEN = re.compile(rb'"token": ?\{')
 CONTENT = re.compile(rb'"content": ?"(?!")')
 """Not of a chunk that only has a role."""
+TEXT = re.compile(rb'"text": ?"(?!")')
 GENERATED = re.compile(rb'"generated_text":')
 USAGE = re.compile(rb'"usage":')
 
@@ -163,18 +179,28 @@ LMI_WHOLE = Workload(
 )
 CHAT_STREAM = Workload(
     "chat stream", "openai", True, False, lambda text, n: _chat(text, n, True), CONTENT, _streamed_usage,
-    lambda body: _contents(body, "delta"),
+    lambda body: _contents(body, "delta"), path="/chat/completions",
 )  # fmt: skip
 CHAT_WHOLE = Workload(
     "chat whole", "openai", False, False, lambda text, n: _chat(text, n, False), USAGE, _usage,
-    lambda body: _contents(body, "message"),
+    lambda body: _contents(body, "message"), path="/chat/completions",
+)  # fmt: skip
+TEXT_STREAM = Workload(
+    "text stream", "text", True, False, lambda text, n: _text(text, n, True), TEXT, _streamed_usage, _texts,
+    path="/completions",
+)  # fmt: skip
+TEXT_WHOLE = Workload(
+    "text whole", "text", False, False, lambda text, n: _text(text, n, False), USAGE, _usage, _texts,
+    path="/completions",
 )  # fmt: skip
 WORKLOADS: tuple[Workload, ...] = (LMI_STREAM, LMI_WHOLE, CHAT_STREAM, CHAT_WHOLE)
+ALL: tuple[Workload, ...] = (*WORKLOADS, TEXT_STREAM, TEXT_WHOLE)
+"""With those that are to be named."""
 
 
 def other_form(workload: Workload) -> Workload:
     """Of the same dialect: whole for streamed, streamed for whole."""
-    other = next(one for one in WORKLOADS if one.dialect == workload.dialect and one.stream != workload.stream)
+    other = next(one for one in ALL if one.dialect == workload.dialect and one.stream != workload.stream)
     return replace(other, adapters=workload.adapters)
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..demo.model import QUESTIONS, question
+from ..kit.hosts.host import WITHOUT_JAVA
 from .wire import request_bytes
 
 __all__ = ["BAD", "KINDS", "MARK", "Case", "bad_request", "pool"]
@@ -180,12 +181,12 @@ ATTRIBUTES = "X-Amzn-SageMaker-Custom-Attributes"
 
 
 def pool(size: int, host: str, kinds: Sequence[str] = tuple(KINDS)) -> list[Case]:
-    """So many cases for a kind of host ("server", "rolling", "async"), of all `kinds` in turn."""
+    """So many cases for a kind of host (tests/kit/hosts/host.py), of all `kinds` in turn."""
     cases: list[Case] = []
     for number in range(size):
         name = kinds[number % len(kinds)]
         kind, mark = KINDS[name], f"mk{10007 * (number + 1) % 100_000:05d}q"
-        if host == "server" and kind.routes:
+        if host in WITHOUT_JAVA and kind.routes:
             path, told = kind.routes[number // len(kinds) % len(kind.routes)], {}
         else:
             path, told = "/invocations", {ATTRIBUTES: f"dialect={kind.dialect}"}

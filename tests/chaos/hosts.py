@@ -15,7 +15,7 @@ import psutil
 from ..bench.cpu import memory
 from ..kit.djl.hosting import DjlHost, HostError
 from ..kit.djl.lockout import locked_out
-from ..kit.hosts.host import Host, engine_process, model_directory, start
+from ..kit.hosts.host import WITHOUT_JAVA, Host, engine_process, model_directory, start
 from . import probe
 from .storm import Fault
 
@@ -55,9 +55,8 @@ class Victim:
     """A running host, what it consists of, and what can be done to it."""
 
     def __init__(self, kind: str, demo: Path, folder: Path, properties: Mapping[str, str] | None = None) -> None:
-        djl = kind != "server"
+        self.kind, self.djl = kind, (djl := kind not in WITHOUT_JAVA)
         own = {"option.entryPoint": "model.py"} if djl else {}
-        self.kind = kind
         self.directory = model_directory(demo, folder / "model", {**own, **(properties or {})})
         (self.directory / "model.py").write_text(MODEL_PY if djl else SERVER_MODEL_PY)
         shutil.copy(Path(probe.__file__), self.directory / "chaos_probe.py")
@@ -110,6 +109,8 @@ class Victim:
             found.append(Fault("the worker is killed within a call", 0.35, self._told("die")))
         if self.kind == "async":
             found.append(Fault("the worker is killed", 0.3, self._kill_worker, locks=self._locked_out))
+        if not self.djl:
+            found.append(Fault("the engine is killed again", 0.3, self._kill_engine))
         return found
 
     async def _kill_engine(self) -> None:

@@ -135,7 +135,9 @@ class Storm:
             assert time.monotonic() - fault.began < PATIENCE, f"the host did not serve again after: {fault.name}"
             await asyncio.sleep(0.2)
             got = await wire.ask(probe)
-            good_since = (good_since or got.ended) if (got.end, got.status) == ("whole", 200) else 0.0
+            whole = (got.end, got.status) == ("whole", 200)
+            self.outcomes.append(Outcome("probe", "ask", fault.name, "good" if whole else "error", got))
+            good_since = (good_since or got.ended) if whole else 0.0
         await wire.close()
         fault.ended = time.monotonic()
         fault.locked = fault.locks is not None and await fault.locks()
@@ -230,8 +232,9 @@ class Storm:
                 forgotten.update(by)
                 continue
             never = outcome.result in ("wrong", "hang", "accepted")
-            limited = outcome.result == "error" and any(limit in outcome.said for limit in LIMITS)
-            lost = outcome.result in ("cut", "error") and not limited and not self.excused(outcome)
+            limited = outcome.got.status == 429 or any(limit in outcome.said for limit in LIMITS)
+            lost = outcome.result == "cut" or (outcome.result == "error" and not limited)
+            lost = lost and not self.excused(outcome)
             if never or lost:
                 place = f"{outcome.client}, {outcome.manner}, {outcome.name}"
                 said = outcome.said[:600] or self._times(outcome.got)

@@ -17,10 +17,11 @@ from pathlib import Path
 import pytest
 
 from ..kit.djl import hosting
-from ..kit.hosts.host import Host, Server, engine_process, eventually
+from ..kit.hosts.host import WITHOUT_JAVA, Host, Server, engine_process, eventually
 from .cases import KINDS, pool
+from .connections import QUICK, Crowd
 from .hosts import Victim
-from .run import LIMITS, run, warm
+from .run import LIMITS, ROOM, run, warm
 from .storm import Storm
 
 pytestmark = [pytest.mark.engine, pytest.mark.djl, pytest.mark.anyio]
@@ -78,7 +79,13 @@ async def stormed(host: Host) -> None:
     await warm(host)
     # Other tests' connections have been closed, if only just now.
     before = alive(host)
+    over, crowd = asyncio.Event(), Crowd(port, seed=8, idle=300, misuses=QUICK)
+    pressing = asyncio.create_task(crowd.press(over)) if isinstance(host, Server) else None
     await storm.rage(6)
+    over.set()
+    if pressing:
+        await pressing
+        assert crowd.wrong() == []
     assert storm.wrong() == []
     results = {outcome.result for outcome in storm.outcomes}
     assert results >= {"good", "refused", "left"}
@@ -104,11 +111,15 @@ async def test_a_storm_with_merged_records(kind: str, demo_model: Path, tmp_path
 
 @pytest.mark.skipif(not SECONDS, reason="LMI_CHAOS_SECONDS is not set")
 @pytest.mark.timeout(SECONDS + 900)
-@pytest.mark.parametrize("kind", ["server", "rolling", "async"])
-async def test_a_long_storm_with_faults(kind: str, demo_model: Path, tmp_path: Path) -> None:
-    if kind != "server" and (missing := hosting.available()):
+@pytest.mark.parametrize(
+    ("kind", "properties"), [("server", LIMITS), ("container", ROOM), ("rolling", LIMITS), ("async", LIMITS)]
+)
+async def test_a_long_storm_with_faults(
+    kind: str, properties: dict[str, str], demo_model: Path, tmp_path: Path
+) -> None:
+    if kind not in WITHOUT_JAVA and (missing := hosting.available()):
         pytest.skip(missing)
-    victim = Victim(kind, demo_model, tmp_path, LIMITS)
+    victim = Victim(kind, demo_model, tmp_path, properties)
     try:
         report = await run(victim, seconds=SECONDS, clients=64, seed=8)
     finally:

@@ -16,6 +16,8 @@ from ..work import (
     CHAT_WHOLE,
     LMI_STREAM,
     LMI_WHOLE,
+    TEXT_STREAM,
+    TEXT_WHOLE,
     Measured,
     Timed,
     Workload,
@@ -34,6 +36,8 @@ LINE = b'{"token":{"id":1,"text":"a"}}\n'
 CHUNK = b'data: {"choices":[{"index":0,"delta":{"content":"a"}}]}\n\n'
 ROLE = b'data: {"choices":[{"index":0,"delta":{"role":"assistant","content":""}}]}\n\n'
 NULL = b'data: {"choices":[{"delta":{"content":null}}]}\n\n'
+PIECE = b'data: {"choices":[{"index":0,"text":"a","finish_reason":null}]}\n\n'
+LAST = b'data: {"choices":[{"index":0,"text":"","finish_reason":"length"}]}\n\n'
 COUNTED = b'data: {"choices":[],"usage":{"completion_tokens":3}}\n\n'
 DONE = b"data: [DONE]\n\n"
 
@@ -58,6 +62,10 @@ DONE = b"data: [DONE]\n\n"
         (CHAT_WHOLE, b'{"choices":[{"message":{"content":null}}],"usage":{"completion_tokens":2}}', 2, ""),
         (CHAT_WHOLE, b'{"error":{"message":"lost"}}', 0, ""),
         (CHAT_WHOLE, b"", 0, ""),
+        (TEXT_STREAM, PIECE * 2 + LAST + COUNTED + DONE, 3, "aa"),
+        (TEXT_STREAM, PIECE * 2 + LAST + DONE, 2, "aa"),
+        (TEXT_STREAM, PIECE * 2 + COUNTED, 0, "aa"),
+        (TEXT_WHOLE, b'{"choices":[{"text":"a b"}],"usage":{"completion_tokens":2}}', 2, "a b"),
     ],
 )
 def test_what_an_answer_says(workload: Workload, body: bytes, tokens: int, text: str) -> None:
