@@ -56,4 +56,4 @@ def is_users(
     """Whether a dialect of the user's takes the body: the request's `explicit` one, or by what is in it."""
     if explicit is not None:
         return explicit in user_dialects
-    return any(known.matches(payload, request, settings) for known in user_dialects)
+    return any(known.matches is None or known.matches(payload, request, settings) for known in user_dialects)

@@ -93,7 +93,7 @@ def detect(payload: Payload, request: Request, settings: Settings, user_dialects
     for candidate in known:
         if candidate.marks is not None and candidate.marks.isdisjoint(payload):
             continue
-        if candidate.matches(payload, request, settings):
+        if candidate.matches is None or candidate.matches(payload, request, settings):
             return candidate
     usual = fallback(settings)
     # Those of `inputs` share their mark.

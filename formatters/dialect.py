@@ -23,7 +23,6 @@ __all__ = [
     "Parse",
     "Route",
     "Way",
-    "by_its_marks",
     "own_response",
     "variable_part",
 ]
@@ -129,8 +128,8 @@ class Dialect:
     """What describes requests that are detected by their bodies."""
     names_model: bool
     """Whether the body's `model` may name an adapter."""
-    matches: Callable[[Payload, Request, Settings], bool]
-    """Whether a body without an explicit dialect is this one's; asked where it has one of `marks`."""
+    matches: Callable[[Payload, Request, Settings], bool] | None
+    """Whether a body without an explicit dialect is this one's; asked where it has one of `marks`. None: it is."""
     parse: Callable[[Payload, Request, Settings], ParsedRequest]
     """The parsed request; raises RequestError."""
     refuse: Callable[[LmiError, Payload | None, Request, Settings], Response]
@@ -139,11 +138,6 @@ class Dialect:
     """The fields without any of which a body is not this one's; None: it may be anything."""
     for_formatters: Callable[[Generation, Settings], ResponseEncoder | None]
     """What output formatters of users get instead of the dialect's own response; None: that response."""
-
-
-def by_its_marks(payload: Payload, request: Request, settings: Settings) -> bool:
-    """For `matches`: a body with one of `marks` is the dialect's."""
-    return True
 
 
 def own_response(generation: Generation, settings: Settings) -> None:

@@ -19,7 +19,7 @@ from ...model.errors import LmiError, NotFoundError, RequestError
 from ...model.options import Settings
 from ..base import JSON, SSE, ParsedRequest, Payload, Request, Response, encode
 from ..common.schemas import STRING
-from ..dialect import Dialect, JsonSchema, OpenApi, Route, by_its_marks, own_response
+from ..dialect import Dialect, JsonSchema, OpenApi, Route, own_response
 from ..openai.bodies import ChatChunk, ErrorBody
 from ..openai.chat import read_chat
 from .errors import OtherError, PlainError, UnprocessableError, error_response
@@ -117,7 +117,7 @@ DIALECT = Dialect(
     routes=ROUTES,
     openapi=OPENAPI,
     names_model=True,
-    matches=by_its_marks,
+    matches=None,
     # A body alone does not show that it is Azure's; ROUTES do.
     marks=frozenset(),
     parse=parse,

@@ -23,7 +23,7 @@ from ...model.generation import Generation, Sampling
 from ...model.options import Settings
 from ..base import ParsedRequest, Payload, Request, Response
 from ..client_fields import ClientFields
-from ..dialect import Dialect, Route, by_its_marks
+from ..dialect import Dialect, Route
 from . import embeddings as lmi_embeddings
 from .body import BODIES, Body
 from .formatter_input import for_formatters
@@ -147,7 +147,7 @@ DIALECT = Dialect(
     routes=ROUTES,
     openapi=OPENAPI,
     names_model=False,
-    matches=by_its_marks,
+    matches=None,
     marks=frozenset(("inputs",)),
     parse=parse,
     refuse=refuse,

@@ -16,7 +16,7 @@ from ...model.options import Settings
 from ..base import JSON, SSE, ParsedRequest, Payload, Request, Response
 from ..common.fields import Table
 from ..common.kinds import Boolean
-from ..dialect import Dialect, OpenApi, Route, by_its_marks, own_response
+from ..dialect import Dialect, OpenApi, Route, own_response
 from ..openai.chat import read_chat
 from ..openai.messages import PARTS, message_form
 from ..openai.parameters import chat_rows
@@ -102,7 +102,7 @@ DIALECT = Dialect(
     routes=ROUTES,
     openapi=OPENAPI,
     names_model=True,
-    matches=by_its_marks,
+    matches=None,
     # A body with `messages` is OpenAI's, unless the path or the request says otherwise.
     marks=frozenset(),
     parse=parse,

@@ -18,7 +18,7 @@ from __future__ import annotations
 from ...model.errors import LmiError, PayloadError
 from ...model.options import Settings
 from ..base import ParsedRequest, Payload, Request, Response
-from ..dialect import Dialect, Route, by_its_marks, own_response
+from ..dialect import Dialect, Route, own_response
 from . import chat as openai_chat
 from . import completions as openai_completions
 from . import embeddings as openai_embeddings
@@ -76,7 +76,7 @@ DIALECT = Dialect(
     routes=ROUTES,
     openapi=OPENAPI,
     names_model=True,
-    matches=by_its_marks,
+    matches=None,
     marks=frozenset(("messages", "prompt", "input")),
     parse=parse,
     refuse=refuse,

@@ -12,7 +12,7 @@ from __future__ import annotations
 from ...model.errors import LmiError
 from ...model.options import Settings
 from ..base import ParsedRequest, Payload, Request, Response
-from ..dialect import Dialect, Route, by_its_marks, own_response
+from ..dialect import Dialect, Route, own_response
 from ..openai.reply import error_response
 from .openapi import DETOKENIZE, TOKENIZE
 from .request import read_detokenize, read_tokenize
@@ -48,7 +48,7 @@ DIALECT = Dialect(
     routes=ROUTES,
     openapi=OPENAPI,
     names_model=True,
-    matches=by_its_marks,
+    matches=None,
     # A body with `prompt` or `messages` asks for an answer, unless the path or the request says otherwise.
     marks=frozenset(),
     parse=parse,

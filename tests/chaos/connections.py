@@ -19,11 +19,8 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from lmi.handler.server.body_reading import DISCARD_TIMEOUT_S, PATIENCE_S
-from lmi.handler.server.connection import HEAD_S
-from lmi.handler.server.sockets import KEEP_ALIVE_S
-
 from ..kit.hosts.host import eventually
+from ..kit.hosts.limits import DISCARD_TIMEOUT_S, HEAD_S, KEEP_ALIVE_S, PATIENCE_S
 from .cases import ENDLESS
 from .wire import request_bytes
 
