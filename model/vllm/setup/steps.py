@@ -34,7 +34,8 @@ def step(name: str) -> Iterator[None]:
     telling.start()
     try:
         yield
-        log.info("%s: done in %.1f s", name, time.monotonic() - began)
     finally:
+        # Before the end is told, behind which it goes on no more.
         ended.set()
         telling.join()
+    log.info("%s: done in %.1f s", name, time.monotonic() - began)

@@ -210,6 +210,7 @@ async def test_what_is_held_back_starts_when_it_is_released_and_not_after_an_abo
         assert isinstance(message, Step)
         rendered |= dict(message.events)
     assert rendered == {number: Rendered(f"prompt {number}") for number in (1, 2, 4)}
+    await until(lambda: backend.told == [("add", 3)])
     host.send(Abort((2,)))
     # The others: one that was aborted, and one that there never was.
     host.send(Release((4, 2, 9)))
