@@ -103,7 +103,9 @@ async def read_body(http: HttpRequest, max_bytes: int, bodies: Bodies, limit_s: 
                 if scope:
                     scope.deadline = min(scope.deadline + len(chunk) / SLOWEST, last)
                 parts.append(chunk)
-        return b"".join(parts)
+            return b"".join(parts)
+        # Bytes came as the time ran out: the deadline has moved on since, and anyio tells of no timeout then.
+        raise TimeoutError
     except TimeoutError:
         took = PATIENCE_S + size / SLOWEST
         late = f"the body did not arrive within {limit_s:g} seconds (option.request_timeout)"

@@ -612,4 +612,6 @@ def test_many_registrations_leave_nothing_behind(
     rounds(0, 40)
     before = left()
     rounds(40, 120)
-    assert left() == before
+    # Threads of other tests may end meanwhile.
+    after = left()
+    assert all(now <= then for now, then in zip(after, before, strict=True)), (before, after)
