@@ -255,13 +255,14 @@ test-newest test-next: test-%: $(DEMO)/serving.properties
 	@VLLM_CACHE_ROOT=$(CACHE)/vllm-$* TORCHINDUCTOR_CACHE_DIR=$(CACHE)/torchinductor-$* TORCH_COMPILE_DISABLE=1 \
 		.venv-$*/bin/pytest $(PARALLEL) -m "engine and not hosts and not slow and not timing and not once" $(ARGS)
 
-# Of the unit tests alone: they import neither vLLM nor torch.
+# Of the unit tests alone: they import neither vLLM nor torch. The local server's page is the same on every Python.
 test-python: | $(UV)
 	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info[:2] < (3, 10))' || { echo "test-python: expected Python 3.10 or later"; exit 1; }
 	@echo "test-python: $$("$(PYTHON)" --version)$(if $(LOWEST), with the lowest versions of what is imported)"
 	@$(UV) venv --quiet --clear --python "$(PYTHON)" .venv-python
 	@$(UV) pip install --quiet --python .venv-python/bin/python $(if $(LOWEST),--resolution lowest-direct) --editable '.[server,test]'
-	@.venv-python/bin/pytest -n 4 $(GROUPS) -m "not engine and not hosts and not slow and not timing" $(ARGS)
+	@.venv-python/bin/pytest -n 4 $(GROUPS) -m "not engine and not hosts and not slow and not timing" \
+		--ignore tests/handler/server/playground $(ARGS)
 
 # The handler is where DJL Serving's worker finds it: unpacked into a model directory, which is on PYTHONPATH. The local
 # server's page is not packaged, and boto3 not in the image.
