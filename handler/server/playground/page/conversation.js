@@ -47,7 +47,13 @@ export class Conversation {
       byId("message").focus();
     });
     byId("as-request").addEventListener("click", () => byId("tab-request").click());
-    const seen = () => (this.follows = innerHeight + scrollY >= document.documentElement.scrollHeight - NEAR_PX);
+    // Who looks back scrolls up. That the end is out of sight does not say so: the page may just have grown.
+    let last = 0;
+    const seen = () => {
+      const up = scrollY < last;
+      last = scrollY;
+      this.follows = innerHeight + scrollY >= document.documentElement.scrollHeight - NEAR_PX || (this.follows && !up);
+    };
     addEventListener("scroll", seen, { passive: true });
   }
 

@@ -345,6 +345,11 @@ def test_the_page_follows_what_is_said_until_one_looks_back(browser: Browser, ru
     server.engine.say(0, Started(3), *(Delta(0, f"{one}\n", (Token(one, f"{one}\n", -0.1),)) for one in range(100)))
     page.until("document.querySelector('#turns .text').textContent.includes('99')")
     page.until(f"{below} < 2")
+    # The browser tells of a scroll a frame later, when the page may have grown.
+    grown = "const grown = document.createElement('p'); grown.style.height = '999px'; document.body.append(grown)"
+    page.ask(f"(() => {{ {grown}; dispatchEvent(new Event('scroll')); }})()")
+    server.engine.say(0, Delta(0, "more\n", (Token(1, "more\n", -0.1),)))
+    page.until(f"{below} < 2")
     page.ask("scrollTo(0, 0)")
     time.sleep(0.1)
     server.engine.say(0, *(Delta(0, f"{one}\n", (Token(one, f"{one}\n", -0.1),)) for one in range(100, 200)))
