@@ -94,7 +94,7 @@ class LateHttp:
         come = loop.create_future()
         # Before the timer of the time that is over.
         loop.call_at(0.0, come.set_result, None)
-        time.sleep(0.1)  # noqa: ASYNC251 - the loop is to stand still
+        time.sleep(1.1)  # noqa: ASYNC251 - the loop is to stand still
         await come
         yield b" " * 50_000
         await asyncio.sleep(30)
@@ -102,8 +102,9 @@ class LateHttp:
 
 def test_bytes_that_come_as_the_time_runs_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """They are no whole body."""
-    monkeypatch.setattr(body_reading, "PATIENCE_S", 0.05)
-    with pytest.raises(TimeLimitError, match="50001 bytes of the body came in 3 seconds"):
+    # So long that this process does not stand still as long before.
+    monkeypatch.setattr(body_reading, "PATIENCE_S", 1.0)
+    with pytest.raises(TimeLimitError, match="50001 bytes of the body came in 4 seconds"):
         asyncio.run(read_body(cast("Any", LateHttp()), 100_000, Bodies(100_000), 60.0))
 
 
