@@ -19,8 +19,9 @@ from lmi.model.options import Settings
 from lmi.model.process.group import PROCESS_GROUP
 
 from .cpu import measured
+from .figures import Measured, Timed
 from .process import end, tail
-from .work import Measured, Timed, Workload
+from .workloads import Workload
 
 __all__ = ["FloorLayer"]
 

@@ -21,9 +21,10 @@ from lmi.model.errors import StartError
 from lmi.model.process.group import PROCESS_GROUP
 
 from .cpu import measured
+from .figures import GENERATOR, Measured, Timed
 from .load import Answered, run_load
 from .process import end, tail
-from .work import GENERATOR, Measured, Timed, Workload
+from .workloads import Workload
 
 __all__ = ["CommandLayer", "Layer", "UrlLayer"]
 

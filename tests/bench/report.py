@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from .work import GENERATOR, GENERATOR_LIMIT, Figures
+from .figures import GENERATOR, GENERATOR_LIMIT, Figures
 
 __all__ = ["idle_table", "notes", "table", "write_json"]
 

@@ -26,10 +26,11 @@ from lmi.model.options import load_settings
 
 from .cpu import OTHERS
 from .engines import FloorLayer
+from .figures import Figures
 from .layers import CommandLayer, Layer, UrlLayer
 from .report import idle_table, notes, table, write_json
 from .turns import Turns
-from .work import ALL, WORKLOADS, Figures
+from .workloads import ALL, WORKLOADS
 
 __all__ = ["OURS", "bench", "serve_command"]
 

@@ -15,8 +15,9 @@ from collections.abc import Callable, Iterator, Sequence
 from lmi.model.errors import StartError
 
 from .engines import FloorLayer
+from .figures import Figures, Measured, figures
 from .layers import Layer
-from .work import Figures, Measured, Workload, figures, other_form, prompts
+from .workloads import Workload, other_form, prompts
 
 __all__ = ["Turns"]
 

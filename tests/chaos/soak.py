@@ -18,8 +18,9 @@ from itertools import cycle
 import msgspec
 
 from ..bench.cpu import memory, process_roles
+from ..bench.figures import Measured, figures
 from ..bench.layers import UrlLayer
-from ..bench.work import Measured, Workload, figures, prompts
+from ..bench.workloads import Workload, prompts
 
 __all__ = ["Held", "KiB", "Sample", "Soak", "soak", "table"]
 
@@ -68,7 +69,7 @@ class Soak(msgspec.Struct, frozen=True):
     lost: int
     """Tokens that were asked for and did not come. (A request without an answer ends the soak.)"""
     unproven: int
-    """Answers whose tokens are as many as they say themselves (tests/bench/work.py)."""
+    """Answers whose tokens are as many as they say themselves (tests/bench/figures.py)."""
     seconds: float
     samples: tuple[Sample, ...]
     """The first one is from when it was warm."""

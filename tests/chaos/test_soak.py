@@ -11,8 +11,9 @@ import httpx
 import pytest
 from msgspec.structs import replace
 
+from ..bench.figures import Measured, Timed
 from ..bench.layers import UrlLayer
-from ..bench.work import CHAT_STREAM, WORKLOADS, Measured, Timed, Workload
+from ..bench.workloads import CHAT_STREAM, WORKLOADS, Workload
 from ..kit.djl import hosting
 from ..kit.hosts.host import Host, eventually
 from .cases import ENDLESS

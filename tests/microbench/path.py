@@ -30,7 +30,7 @@ from lmi.model.process.child import EngineChild
 from lmi.model.process.client import EngineClient
 from lmi.model.process.messages import FromEngine, Step, ToEngine
 
-from ..bench.work import WORKLOADS, prompts
+from ..bench.workloads import WORKLOADS, prompts
 from .standin import StandInCore, backend, now, numbers, settings_of
 
 __all__ = ["BODIES", "OURS", "TokenPath", "ours", "quiet", "requests_of"]

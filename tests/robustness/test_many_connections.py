@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ..bench.load import run_load
-from ..bench.work import WORKLOADS, prompts
+from ..bench.workloads import WORKLOADS, prompts
 from ..kit.acted.said import Said
 from ..kit.hosts.host import Server, model_directory, with_acted
 

@@ -19,10 +19,11 @@ from lmi.model.errors import OptionError
 from ...kit.djl import hosting
 from ..__main__ import main
 from ..cpu import OTHERS, measured
+from ..figures import GENERATOR, Figures, Measured, Timed, figures
 from ..load import Answered, run_load
 from ..process import make_room
 from ..report import idle_table, notes, table
-from ..work import GENERATOR, TOKEN, WORKLOADS, Figures, Measured, Timed, figures
+from ..workloads import TOKEN, WORKLOADS
 
 HEAD = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
 LINE = b'{"token":{"id":1}}\n'

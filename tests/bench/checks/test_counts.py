@@ -11,19 +11,8 @@ from hypothesis import strategies as st
 
 from ...kit.rows import each_row
 from ..__main__ import main
-from ..work import (
-    CHAT_STREAM,
-    CHAT_WHOLE,
-    LMI_STREAM,
-    LMI_WHOLE,
-    TEXT_STREAM,
-    TEXT_WHOLE,
-    Measured,
-    Timed,
-    Workload,
-    arrived,
-    figures,
-)
+from ..figures import Measured, Timed, arrived, figures
+from ..workloads import CHAT_STREAM, CHAT_WHOLE, LMI_STREAM, LMI_WHOLE, TEXT_STREAM, TEXT_WHOLE, Workload
 from .server import faulty
 
 

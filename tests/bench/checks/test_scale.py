@@ -15,7 +15,7 @@ from lmi.model.errors import OptionError
 from ...kit.acted.said import Said
 from ..scale.__main__ import COLUMNS, main
 from ..scale.machine import Machine, place
-from ..work import WORKLOADS
+from ..workloads import WORKLOADS
 
 SMALL = ["--machine", "16/2", "--connections", "1,40", "--tokens", "40", "--rounds", "1"]
 

@@ -17,9 +17,10 @@ from lmi.model.errors import LmiError, OptionError, one_line
 
 from ...kit.acted.said import Said
 from ...kit.hosts.host import model_directory, with_acted
+from ..figures import GENERATOR, Figures, figures, quantile
 from ..layers import CommandLayer
 from ..run import serve_command
-from ..work import GENERATOR, WORKLOADS, Figures, Workload, figures, prompts, quantile
+from ..workloads import WORKLOADS, Workload, prompts
 from .machine import HOSTS, Machine, peak_of_host, place
 
 __all__ = ["main"]
