@@ -12,7 +12,8 @@ import shlex
 import subprocess
 import time
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager
+from http import HTTPStatus
 from pathlib import Path
 from typing import Protocol
 from urllib.parse import urlsplit
@@ -135,13 +136,20 @@ class CommandLayer(UrlLayer):
         self._await_health(f"{where.scheme}://{where.netloc}/ping")
 
     def _await_health(self, url: str) -> None:
+        import urllib.error
         import urllib.request
 
         deadline = time.monotonic() + 60
         while time.monotonic() < deadline:
-            with suppress(OSError), urllib.request.urlopen(url, timeout=5) as answer:
-                if answer.status == 200:
+            try:
+                with urllib.request.urlopen(url, timeout=5):
                     return
+            except urllib.error.HTTPError as error:
+                if error.code == HTTPStatus.NOT_FOUND:
+                    # It has no such route, as vLLM's in Rust.
+                    return
+            except OSError:
+                pass
             time.sleep(0.02)
         raise StartError(f"{self.name}: {url} is not healthy")
 

