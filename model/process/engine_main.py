@@ -9,14 +9,15 @@ second: the host notices when none comes.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
+import importlib.util
 import logging
 import signal
 import socket
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
+from typing import Any
 
 from ..adapters.adapter import Adapter
 from ..backend import AsyncBackend, Backend, load_backend, start_part
@@ -58,7 +59,7 @@ def main() -> None:
         if start.settings.parallel.follows:
             _follow(channel, start.settings)
         else:
-            asyncio.run(_serve(channel, start.settings, start.adapters))
+            _run(_serve(channel, start.settings, start.adapters))
     except OSError:
         log.info("the host is gone")
     finally:
@@ -110,6 +111,12 @@ async def _serve(channel: Channel[ToEngine], settings: Settings, adapters: Seque
             timer.start()
             with contextlib.suppress(Exception):
                 backend.close()
+
+
+def _run(serving: Coroutine[Any, Any, None]) -> None:
+    """Runs the engine on an event loop; uvloop's, which vLLM's own packages bring, takes less time for each step."""
+    loops = importlib.import_module("uvloop" if importlib.util.find_spec("uvloop") else "asyncio")
+    loops.run(serving)
 
 
 def _follow(channel: Channel[ToEngine], settings: Settings) -> None:

@@ -22,6 +22,7 @@ from ..errors import one_line
 from .core_outputs import leave_rows
 from .guides.in_core import guiding
 from .library.internals import failed_output, make_client, no_outputs
+from .library.output_reader import OutputReader, output_reader
 from .library.parts import check_attributes, part
 from .lora_patches import EXTENSION, MEND
 from .request.image_cache import ImageCache, image_cache
@@ -60,6 +61,8 @@ class Core:
         """Where the core keeps images, once it is started."""
         self.tasks: tuple[str, ...] = ()
         self._client: Any = None
+        self._reader: OutputReader | None = None
+        """None: vLLM's client is asked for outputs."""
         self._process = secrets.token_hex(8)
         self.ended = threading.Event()
         """Set once it is meant to have ended."""
@@ -82,6 +85,7 @@ class Core:
         self._client = make_client(self.vllm_config, self.renderer, guiding if self.guides_by_request else no_change)
         check_attributes("vllm.v1.engine.core_client:AsyncMPClient", self._client)
         leave_rows(getattr(self._client, "decoder", None))
+        self._reader = output_reader(self._client)
         if self.renderer.mm_processor is not None and hasattr(self.renderer, "warmup"):
             self._try_images()
 
@@ -171,12 +175,12 @@ class Core:
 
     def wake(self) -> None:
         """Has `receive` return soon, if with nothing."""
-        self._client.outputs_queue.put_nowait(no_outputs())
+        self._put(no_outputs())
 
     async def receive(self) -> Sequence[Any]:
         """The next EngineCoreOutputs' outputs; raises when the core has ended."""
         try:
-            outputs = await self._client.get_output_async()
+            outputs = await (self._client.get_output_async() if self._reader is None else self._reader.next())
         except Exception:
             # How its process ended, the watch over it finds out (start.py), which then ends this one.
             await asyncio.sleep(WATCH_S)
@@ -246,4 +250,11 @@ class Core:
         if name is not None and not isinstance(error, part("vllm.v1.engine.exceptions:EngineDeadError")):
             self._unsent[name] = f"the request could not be sent to the engine: {one_line(str(error))}"
             # Behind what has come before: vLLM's client keeps it there until it is asked for.
-            self._client.outputs_queue.put_nowait(failed_output(name))
+            self._put(failed_output(name))
+
+    def _put(self, outputs: Any) -> None:
+        """Has `receive` return outputs, behind what has come."""
+        if self._reader is not None:
+            self._reader.put(outputs)
+        else:
+            self._client.outputs_queue.put_nowait(outputs)

@@ -64,6 +64,8 @@ PARTS = (
     "vllm.renderers:renderer_from_config",
     "vllm.renderers:BaseRenderer.render_cmpl(skip_mm_cache)",
     "vllm.renderers:BaseRenderer.render_chat(skip_mm_cache)",
+    "vllm.renderers:BaseRenderer.render_messages",
+    "vllm.renderers:BaseRenderer.process_for_engine",
     # Options.
     "vllm:EngineArgs.get_batch_defaults",
     "vllm:EngineArgs.add_cli_args",

@@ -54,9 +54,12 @@ from lmi.model.vllm import core as vllm_core
 from lmi.model.vllm.guides.backends import GuideBackends
 from lmi.model.vllm.guides.structured import structured_outputs
 from lmi.model.vllm.library.internals import v2_takes_processors
+from lmi.model.vllm.library.output_reader import output_reader
 from lmi.model.vllm.library.parts import part as vllm_part
 from lmi.model.vllm.options import engine_arguments
 from lmi.model.vllm.request.chat import ChatRenderer
+from lmi.model.vllm.request.prompts.encoding import TextEncoder
+from lmi.model.vllm.request.prompts.plain_chat import PlainChat, plain_chat
 from lmi.model.vllm.request.sampling import TRANSFERS as EXTRA_OF_VLLM
 from lmi.model.vllm.setup.plugins import registered as registered_parsers
 
@@ -80,6 +83,7 @@ __all__ = [
     "GuideBackends",
     "MediaError",
     "Part",
+    "PlainChat",
     "Prefix",
     "Ranking",
     "Ready",
@@ -95,6 +99,7 @@ __all__ = [
     "Stats",
     "Step",
     "Target",
+    "TextEncoder",
     "Tidy",
     "ToEngine",
     "TokenBudget",
@@ -107,6 +112,8 @@ __all__ = [
     "image_parts",
     "join_leader",
     "limits",
+    "output_reader",
+    "plain_chat",
     "public_address",
     "ranked",
     "registered_parsers",

@@ -94,9 +94,9 @@ class OnLoop:
 
     @property
     def unread(self) -> int:
-        """How many messages of the core's nobody has read yet."""
-        client: Any = self.core._client
-        return int(client.outputs_queue.qsize())
+        """How many steps of the core's nobody has taken yet."""
+        reader: Any = self.core._reader
+        return len(reader)
 
     def core_ends(self) -> bool:
         """Whether it soon has nothing to do any more."""

@@ -60,6 +60,14 @@ WITHOUT = {
     # Tried at the start, and vLLM's own slower way is taken where that fails.
     "_stream_state": "parsers take longer",
     **dict.fromkeys(("aux_buffers", "dec_hook", "ext_hook"), "vLLM's own decoder reads the core's outputs"),
+    **dict.fromkeys(
+        (
+            "output_queue_task", "output_socket", "resources", "underlying", "utility_output", "utility_results",
+            "validate_alive",
+        ),
+        "vLLM's client reads the core's outputs",
+    ),
+    **dict.fromkeys(("given_format", "raise_on_unexpected"), "vLLM's renderer makes all prompts"),
     # Statistics: where they cannot be kept, one line says so.
     "num_generation_tokens": "no metrics",
     "num_preempted_reqs": "no metrics",
@@ -97,13 +105,13 @@ LIBRARIES = (
     "multiprocessing", "numpy", "openai_harmony", "os", "pathlib", "prometheus_client",
     "prometheus_client.openmetrics.exposition", "psutil", "pydantic", "re", "secrets", "signal", "struct", "sys",
     "tempfile", "threading", "time", "tokenizers", "tokenizers.decoders", "torch", "torch.cuda", "traceback",
-    "transformers", "types", "typing", "uuid", "xgrammar",
+    "transformers", "types", "typing", "uuid", "xgrammar", "zmq",
 )  # fmt: skip
 CLASSES = (
     "argparse:Action", "argparse:ArgumentParser", "asyncio:AbstractEventLoop", "asyncio:Queue", "asyncio:Task",
     "builtins:BaseException", "builtins:OSError", "builtins:SyntaxError", "builtins:UnicodeError", "builtins:bytes",
     "builtins:dict", "builtins:frozenset", "builtins:function", "builtins:int", "builtins:list", "builtins:property",
-    "builtins:set", "builtins:str", "builtins:tuple", "builtins:type",
+    "builtins:set", "builtins:str", "builtins:tuple", "builtins:type", "collections:deque",
     "cohere_melody:FilterAggregatedResult", "cohere_melody:PyFilter", "importlib.machinery:ModuleSpec",
     "importlib.machinery:SourceFileLoader", "inspect:Parameter", "inspect:Signature", "itertools:chain",
     "llguidance:LLMatcher", "logging:LogRecord", "logging:Logger", "multiprocessing:Process", "numpy:ndarray",
@@ -112,7 +120,7 @@ CLASSES = (
     "pydantic:BaseModel", "pydantic:ValidationError", "re:Match", "re:Pattern", "struct:Struct", "threading:Event",
     "threading:Lock", "threading:Thread", "tokenizers:Encoding", "tokenizers:Tokenizer", "torch:Tensor",
     "transformers:PreTrainedTokenizerFast", "transformers:PretrainedConfig", "types:FrameType", "types:TracebackType",
-    "xgrammar:GrammarMatcher", "xgrammar:VocabType",
+    "xgrammar:GrammarMatcher", "xgrammar:VocabType", "zmq:Socket",
 )  # fmt: skip
 """What objects of other libraries are, where names of theirs are used."""
 
@@ -147,7 +155,7 @@ OTHERS = {
     "psutil": ("available",),
     "tokenizers": ("direction",),
     "torch": ("keepdim",),
-    "transformers": ("id2label", "num_labels"),
+    "transformers": ("documents", "id2label", "num_labels"),
     "vLLM, documented": ("envs",),
     "xgrammar": ("cache_enabled", "from_lark", "max_threads", "vocab_type"),
 }
