@@ -25,7 +25,7 @@ from ..core_outputs import prompt_of
 from ..library.internals import tokenize_params
 from ..library.parts import part
 from ..mistral.tokens import tokens_of
-from ..request.prompt import client_errors, template_errors
+from ..request.prompts.prompt import client_errors, template_errors
 from ..start import start
 from ..trial import try_out
 from .activation import Activation

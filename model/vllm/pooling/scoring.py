@@ -16,7 +16,7 @@ from ...generation import Conversation, Generation, Scoring
 from ...media.images import Image
 from ...options import Settings
 from ..library.parts import SECOND_TEXTS, check_second_texts
-from ..request.prompt import template_errors
+from ..request.prompts.prompt import template_errors
 from .activation import activation_of
 from .backend import PoolingBackend, Prepared
 from .pairs import ARGUMENTS, PairTokenizer, Tokens

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 from ...errors import Fault, ParameterError, UnsupportedError, one_line, raised_by_us
@@ -28,9 +28,11 @@ from ..mistral.pictures import render_pictures
 from .answer_parsers import AnswerParsers
 from .harmony.harmony import harmony_of
 from .images import ImageDecoder, processor_faults, with_pictures
-from .prompt import path_of
+from .prompts.encoding import TextEncoder, text_encoder
+from .prompts.plain_chat import PlainChat, plain_chat
+from .prompts.prompt import path_of
+from .prompts.roles import TemplateRoles
 from .results import holds_images, shows_images
-from .roles import TemplateRoles
 
 __all__ = ["TEMPLATE", "ChatRenderer"]
 
@@ -76,9 +78,19 @@ class ChatRenderer:
         self._efforts.check(settings.default_chat_template_kwargs)
         if self._mistral is not None:
             self._mistral.try_out(self.request)
+        self._plain_chat: PlainChat | None = None
+        if own is None:
+            asked = self._form(messages=[TRIED_WITH], chat_template_kwargs=self._variables({}) or None)
+            chat = self._chat_params(asked, tools=False)
+            self._plain_chat = plain_chat(core.renderer, core.model_config, asked, chat)
         if settings.tool_call_parser and self._parsers is not None:
             asked = Conversation(messages=(TRIED_WITH,), tools=(TRIAL,), tool_choice="auto")
             self._parsers.feed_once(asked, self.request)
+
+    @cached_property
+    def _encoder(self) -> TextEncoder | None:
+        """None: prompts are not made of text alone."""
+        return text_encoder(self._core) if self._mistral is None else None
 
     @property
     def reasoning_end(self) -> int | None:
@@ -169,12 +181,11 @@ class ChatRenderer:
         hidden = self._settings.exclude_tools_when_tool_choice_none and request.tool_choice == "none"
         if self._harmony is not None:
             return self._harmony.render(request, sampling, shortened, tools=not hidden)
-        chat = request.build_chat_params(self._template, self._settings.chat_template_content_format)
-        if request.tools and not hidden:
-            tools = [tool.model_dump() for tool in request.tools if not getattr(tool, "defer_loading", None)]
-            chat = chat.with_defaults({"tools": tools})
-        # As vLLM's server: first the text, which can be judged before it is tokenized. mistral-common gives none.
-        chat = chat.with_defaults({"tokenize": self._mistral is not None})
+        encoder = None if pictures or sampling.truncate is not None else self._encoder
+        if encoder is not None:
+            text = self._text(request, tools=not hidden)
+            return encoder.prompt(text if shortened is None else shortened(text), special=request.add_special_tokens)
+        chat = self._chat_params(request, tools=not hidden)
         tokenize = tokenize_params(
             shortened,
             truncate_prompt_tokens=None if pictures else sampling.truncate,
@@ -199,6 +210,24 @@ class ChatRenderer:
             message = f"{TRUNCATE}: a prompt with images is not cut, expected at least its {tokens} tokens"
             raise UnsupportedError(f"{message}, got {truncate}", TRUNCATE)
         return prompt
+
+    def _text(self, request: Any, *, tools: bool) -> str:
+        """The prompt's text; `tools`: whether the template is shown them. Raises what templates raise."""
+        text = None if self._plain_chat is None else self._plain_chat.text(request)
+        if text is None:
+            _, given = self._core.renderer.render_messages(request.messages, self._chat_params(request, tools=tools))
+            text = given["prompt"]
+        return text
+
+    def _chat_params(self, request: Any, *, tools: bool) -> Any:
+        """vLLM's, as its server makes them: first the text is made, which can be judged before it is tokenized;
+        mistral-common gives none.
+        """
+        chat = request.build_chat_params(self._template, self._settings.chat_template_content_format)
+        if request.tools and tools:
+            shown = [tool.model_dump() for tool in request.tools if not getattr(tool, "defer_loading", None)]
+            chat = chat.with_defaults({"tools": shown})
+        return chat.with_defaults({"tokenize": self._mistral is not None})
 
     def _variables(self, given: Mapping[str, Any], *, fit: bool = True) -> dict[str, Any]:
         """Those of the template: what a request says of them goes before the options' defaults, as in vLLM's server.

@@ -1,6 +1,6 @@
 """What a generation asks of vLLM: for each sequence a request of vLLM's own, and what splits its text.
 
-Generation --prompt.py, chat.py--> prompt --structured.py, sampling.py--> SamplingParams --core.py--> Prepared
+Generation --prompts/, chat.py--> prompt --structured.py, sampling.py--> SamplingParams --core.py--> Prepared
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from .beams import BeamLimits
 from .bounds import RunnerBounds
 from .budget import ThinkingBudget
 from .chat import TEMPLATE, ChatRenderer
-from .prompt import PromptRenderer, client_errors, refused, template_errors
+from .prompts.prompt import PromptRenderer, client_errors, refused, template_errors
 from .sampling import sampling_params
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...conversation import Image, Message
-from .roles import MARK, USER
+from .prompts.roles import MARK, USER
 
 __all__ = ["holds_images", "shows_images"]
 

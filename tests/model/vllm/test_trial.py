@@ -23,8 +23,8 @@ def _render_text(self: Any, prompts: Any, tokenize_params: Any, skip_mm_cache: b
     return self, prompts, tokenize_params.max_length, skip_mm_cache
 
 
-def _render_conversation(self: Any, conversations: Any, *, params: Any, skip_mm_cache: bool = False) -> Any:
-    return self, conversations, params, skip_mm_cache
+def _process_prompt(self: Any, prompt: Any, *, params: Any, skip_mm_cache: bool = False) -> Any:
+    return self, prompt, params, skip_mm_cache
 
 
 def _process(self: Any, request_id: str, prompt: Any, sampling_params: Any, *, supported_tasks: Any) -> Any:
@@ -48,7 +48,7 @@ GUIDES = "vllm.v1.structured_output:backend_xgrammar"
 
 CHANGES: dict[str, tuple[str, str, Callable[..., Any], str]] = {
     "prepare": (RENDERER, "render_cmpl", _render_text, "'TokenizeParams' object has no attribute|max_length"),
-    "a conversation": (RENDERER, "render_chat", _render_conversation, "TypeError: _render_conversation"),
+    "a conversation": (RENDERER, "process_for_engine", _process_prompt, "TypeError: _process_prompt"),
     "a request": (REQUESTS, "process_inputs", _process, "TypeError: _process.. got an unexpected keyword argument"),
     "an output": (CLIENT, "get_output_async", _receive, "'types.SimpleNamespace' object has no attribute"),
     "a guide": (GUIDES, "validate_xgrammar_grammar", _validate, "structured output: TypeError: _validate"),
@@ -84,8 +84,8 @@ def test_what_fails_later_is_no_clients_mistake(demo_model: Path, monkeypatch: p
         with pytest.raises(ParameterError, match="nothing"):
             backend.prepare(1, asked(TALK))
         with monkeypatch.context() as patch:
-            patch.delattr("vllm.renderers.base.BaseRenderer.render_chat")
-            with pytest.raises(AttributeError, match="has no attribute 'render_chat'"):
+            patch.delattr("vllm.renderers.params.ChatParams.with_defaults")
+            with pytest.raises(AttributeError, match="has no attribute 'with_defaults'"):
                 backend.prepare(1, asked(TALK))
         guided = asked("Hi", structured_output=StructuredOutput(regex="a"))
         backend.prepare(1, guided)

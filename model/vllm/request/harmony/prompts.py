@@ -13,7 +13,7 @@ from typing import Any
 
 from ....errors import Fault, ParameterError, one_line
 from ...library.parts import part
-from ..prompt import client_errors
+from ..prompts.prompt import client_errors
 
 __all__ = ["efforts", "prompt_ids"]
 

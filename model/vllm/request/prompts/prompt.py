@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ...errors import ParameterError
-from ...generation import Conversation, Generation, Sampling
-from ...media.images import Image
-from ...text.prompt_limits import max_new_tokens_for, max_prompt_tokens, shortened
-from ..core import Core
-from ..library.internals import tokenize_params
-from ..library.parts import part
+from ....errors import ParameterError
+from ....generation import Conversation, Generation, Sampling
+from ....media.images import Image
+from ....text.prompt_limits import max_new_tokens_for, max_prompt_tokens, shortened
+from ...core import Core
+from ...library.internals import tokenize_params
+from ...library.parts import part
+from .encoding import text_encoder
 
 __all__ = ["PromptRenderer", "client_errors", "path_of", "refused", "template_errors"]
 
@@ -25,6 +26,7 @@ class PromptRenderer:
 
     def __init__(self, core: Core, most: int | None) -> None:
         self._core = core
+        self._encoder = text_encoder(core)
         self._most = most
         self._context: int = core.model_config.max_model_len
         self._allowed = max_prompt_tokens(self._context - 1, most)
@@ -46,7 +48,10 @@ class PromptRenderer:
         prompt, truncate, cut = generation.prompt, generation.sampling.truncate, generation.sampling.cut
         given: dict[str, Any]
         if isinstance(prompt, str):
-            given = {"prompt": self.shortening(generation)(prompt)}
+            text = self.shortening(generation)(prompt)
+            if truncate is None and self._encoder is not None:
+                return self._encoder.prompt(text, special=generation.add_special_tokens)
+            given = {"prompt": text}
         else:
             kept = slice(truncate) if cut == "right" else slice(-(truncate or 0), None)
             ids: Any = prompt if truncate is None else prompt[kept]  # type: ignore[index]

@@ -13,8 +13,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from ...conversation import Message, Part, Text
-from ...errors import UnsupportedError
+from ....conversation import Message, Part, Text
+from ....errors import UnsupportedError
 
 __all__ = ["TemplateRoles"]
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from lmi.model.vllm.request.roles import ROLES, TemplateRoles
+from lmi.model.vllm.request.prompts.roles import ROLES, TemplateRoles
 
-from ....kit.api.conversation import Image, Message, Text
-from ....kit.api.errors import UnsupportedError
-from ....kit.rows import each_row
+from .....kit.api.conversation import Image, Message, Text
+from .....kit.api.errors import UnsupportedError
+from .....kit.rows import each_row
 
 Given = list[dict[str, Any]]
 
