@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 def output_reader(client: Any) -> OutputReader | None:
     """What reads for a client; None where that must be asked itself, with a line in the log where that is not known."""
-    if type(client) is not part(CLIENT):
+    if f"{type(client).__module__}:{type(client).__name__}" != CLIENT:
         # With data parallelism it counts what has come of which copy.
         return None
     try:
