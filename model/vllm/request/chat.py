@@ -68,6 +68,7 @@ class ChatRenderer:
         """What gpt-oss has in place of a chat template, and of vLLM's parsers."""
         self.by_tags = self._harmony is not None
         """Whether all guides of answers become structural tags of formats, which xgrammar alone takes."""
+        self._plain_chat: PlainChat | None = None
         self._roles = self._roles_of(None)
         self._shows_images: bool | None = None
         """Whether the template shows images in results; None: it has not been tried."""
@@ -78,7 +79,6 @@ class ChatRenderer:
         self._efforts.check(settings.default_chat_template_kwargs)
         if self._mistral is not None:
             self._mistral.try_out(self.request)
-        self._plain_chat: PlainChat | None = None
         if own is None:
             asked = self._form(messages=[TRIED_WITH], chat_template_kwargs=self._variables({}) or None)
             chat = self._chat_params(asked, tools=False)
@@ -182,8 +182,7 @@ class ChatRenderer:
         if self._harmony is not None:
             return self._harmony.render(request, sampling, shortened, tools=not hidden)
         encoder = None if pictures or sampling.truncate is not None else self._encoder
-        if encoder is not None:
-            text = self._text(request, tools=not hidden)
+        if encoder is not None and (text := self._text(request, tools=not hidden)) is not None:
             return encoder.prompt(text if shortened is None else shortened(text), special=request.add_special_tokens)
         chat = self._chat_params(request, tools=not hidden)
         tokenize = tokenize_params(
@@ -211,12 +210,15 @@ class ChatRenderer:
             raise UnsupportedError(f"{message}, got {truncate}", TRUNCATE)
         return prompt
 
-    def _text(self, request: Any, *, tools: bool) -> str:
-        """The prompt's text; `tools`: whether the template is shown them. Raises what templates raise."""
+    def _text(self, request: Any, *, tools: bool) -> str | None:
+        """The prompt's text; None: the model's tokenizer makes ids of conversations. Raises what templates raise.
+
+        `tools`: whether the template is shown them.
+        """
         text = None if self._plain_chat is None else self._plain_chat.text(request)
         if text is None:
             _, given = self._core.renderer.render_messages(request.messages, self._chat_params(request, tools=tools))
-            text = given["prompt"]
+            text = given.get("prompt")
         return text
 
     def _chat_params(self, request: Any, *, tools: bool) -> Any:

@@ -14,6 +14,7 @@ import time
 from typing import Any
 
 from ...core import Core
+from ...library.parts import part
 
 __all__ = ["TextEncoder", "text_encoder"]
 
@@ -33,8 +34,9 @@ TEXTS = (
 
 
 def text_encoder(core: Core) -> TextEncoder | None:
-    """A model's; None: it has two prompts, one of them for its encoder."""
-    return None if core.model_config.is_encoder_decoder else TextEncoder(core.renderer)
+    """A model's; None: it has two prompts, one of them for its encoder, or vLLM has a renderer for it alone."""
+    simple = type(core.renderer) is part("vllm.renderers.hf:HfRenderer") and not core.model_config.is_encoder_decoder
+    return TextEncoder(core.renderer) if simple else None
 
 
 class TextEncoder:
