@@ -8,7 +8,7 @@ host_messages.py   what comes and goes in it
 cancel.py          the route that ends a running request
 streams.py         wakes the event loop once a step, for all streams
 hooks.py           hooks of AWS's library for containers, where a model directory has some
-connection.py      uvicorn's connection, and records written to it as they come
+connections/       uvicorn's connections; requests of the simplest form, from bytes to bytes
 body_reading.py    how bodies are read, and how much of them is held
 openapi.py         /openapi.json
 playground/        the page at GET /

@@ -28,6 +28,7 @@ import logging
 import os
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -55,10 +56,11 @@ from .access import Access
 from .adapters import AdapterRoutes
 from .body_reading import BODIES, DISCARD_TIMEOUT_S, Bodies, EarlyResponse, is_small, read_body, refuse_body
 from .cancel import cancel_route
-from .connection import connection_of
+from .connections.connection import connection_of
+from .connections.direct import Answer, Head, Wire
 from .hooks import hooked
 from .openapi import document
-from .paths import HttpRoute, OwnPaths, dialect_routes
+from .paths import HttpRoute, OwnPaths, dialect_routes, posted_paths
 from .playground.facts import setup
 from .playground.files import file_routes
 from .streams import AsyncService, StreamResponse
@@ -79,6 +81,8 @@ class LocalServer:
         self.bodies = Bodies(BODIES * service.settings.limits.max_body_bytes)
         self.requests = HttpRequests()
         self._exposition = Exposition(service, self.requests)
+        self.paths = {path.encode(): path for path in posted_paths()}
+        """Those of requests that `begin` takes, by what stands in a target."""
 
     @contextlib.asynccontextmanager
     async def lifespan(self, _app: Starlette) -> AsyncIterator[None]:
@@ -190,13 +194,51 @@ class LocalServer:
         too_large = refuse_body(http, self._service.settings.limits.max_body_bytes)
         if too_large is not None:
             return too_large
-        opens = not way.route.page if way.route else request.path == INVOCATIONS
-        return self._service.refusal(request) if opens else None
+        return self._service.refusal(request) if _opens(request, way) else None
+
+    def begin(self, connection: Wire, head: Head, body: bytes) -> Answer | None:
+        """A request to a dialect's path, or to that of all; None: it is to be asked by `serve`, which also refuses."""
+        request_id = request_id_of(head.headers.get(REQUEST_ID_HEADER))
+        request = Request(
+            body=body,
+            headers=head.headers,
+            attributes=attributes_of(head.headers.items()),
+            path=head.path,
+            request_id=request_id,
+        )
+        service, settings = self._service, self._service.settings
+        request = routed(request, service.dialects)
+        way = request.way
+        if (
+            len(body) > settings.limits.max_body_bytes
+            or not _opens(request, way)
+            or (way.route is not None and request.method not in way.route.methods)
+            or self._access.refusal(head.headers) is not None
+            or service.refusal(request) is not None
+        ):
+            return None
+        noted = partial(self.requests.note, "POST", head.path)
+        timeout = settings.limits.request_timeout + ERROR_GRACE_S
+        answer = Answer(connection, request_id, timeout, noted, merge=settings.merge_records)
+        connection.answer = answer
+        try:
+            self._streams.start(request, answer)
+        except Exception:
+            log.exception("request %s could not be opened", request_id)
+            connection.answer = None
+            answer.drop()
+            return None
+        return answer
 
 
 ERROR_GRACE_S = 5.0
 """Seconds beyond option.request_timeout in which an error can still be sent."""
 LATER = {"Retry-After": str(UnavailableError.retry_after)}
+
+
+def _opens(request: Request, way: Way) -> bool:
+    """Whether it is one for the model."""
+    return not way.route.page if way.route else request.path == INVOCATIONS
 
 
 def _path(path: str) -> str:
@@ -246,7 +288,9 @@ def application(service: Service, access: Access | None = None, *, playground: b
     if has_hooks(Path(settings.model_dir), os.environ):
         app = Starlette(routes=routes, middleware=middleware)
         return hooked(app, counted, server.lifespan, server.serve, access, settings.limits.max_body_bytes)
-    return Starlette(routes=routes, lifespan=server.lifespan, middleware=[counted, *middleware])
+    app = Starlette(routes=routes, lifespan=server.lifespan, middleware=[counted, *middleware])
+    app.state.direct = server
+    return app
 
 
 METHODS = ("GET", "POST", "DELETE")

@@ -31,7 +31,7 @@ from ...model.errors import OptionError
 from ..admission import too_large
 from ..user_code.loading import on_path, shown
 from .access import Access
-from .connection import KEY
+from .connections.connection import KEY
 
 __all__ = ["hooked", "load"]
 

@@ -16,7 +16,7 @@ from ...formatters import DIALECTS, Dialect, Route
 from ...formatters.routing import INVOCATIONS
 from ..scraping.http_requests import ROUTE
 
-__all__ = ["BY_BODY", "HttpRoute", "OwnPaths", "dialect_routes"]
+__all__ = ["BY_BODY", "HttpRoute", "OwnPaths", "dialect_routes", "posted_paths"]
 
 BY_BODY = (INVOCATIONS, "/predictions/{name}")
 """Those where the body decides the dialect."""
@@ -61,6 +61,12 @@ def dialect_routes(
 
 def _pattern(route: Route) -> str:
     return route.path.replace("}", ":rest}")
+
+
+def posted_paths() -> list[str]:
+    """The paths of our dialects, and that of all, to which requests are posted and which are the same for each."""
+    posted = {route.path for known in DIALECTS for route in known.routes if "POST" in route.methods}
+    return [INVOCATIONS, *sorted(path for path in posted if "{" not in path)]
 
 
 class OwnPaths:

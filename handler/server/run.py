@@ -26,7 +26,8 @@ from ...model.options import Settings
 from ..service import Service
 from .access import Access
 from .app import application
-from .connection import Connection, Waiting
+from .connections.connection import Connection
+from .connections.waiting import Waiting
 from .sockets import KEEP_ALIVE_S, may_listen
 
 __all__ = ["http_server"]
@@ -62,12 +63,14 @@ def http_server(
     It calls `on_ready` once it listens.
     """
     withhold(("asyncio", "starlette", "uvicorn"))
+    app = application(service, access, playground=playground)
+    direct = getattr(app.state, "direct", None)
     config = uvicorn.Config(
-        application(service, access, playground=playground),
+        app,
         log_level="warning",
         log_config=None,
         # On h11: httptools takes less time, but keeps heads however long they are.
-        http=cast("type[asyncio.Protocol]", partial(Connection, waiting=Waiting())),
+        http=cast("type[asyncio.Protocol]", partial(Connection, waiting=Waiting(), direct=direct)),
         h11_max_incomplete_event_size=HEAD_BYTES,
         # uvicorn refuses the connection that reaches it.
         limit_concurrency=_room(service.settings) + 1,

@@ -14,7 +14,7 @@ import logging
 from collections import deque
 from collections.abc import AsyncIterator
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import anyio
 from starlette.responses import Response as HttpResponse
@@ -24,16 +24,25 @@ from ...formatters import Request
 from ..exchange import Exchange
 from ..headers import headers_of
 from ..service import Service
-from .connection import connection_of, in_chunks
+from .connections.connection import connection_of, in_chunks
 
 if TYPE_CHECKING:
     from typing_extensions import Self  # in typing from Python 3.11
 
-    from .connection import Connection
+    from .connections.connection import Connection
 
-__all__ = ["AsyncService", "Stream", "StreamResponse"]
+__all__ = ["AsyncService", "Stream", "StreamResponse", "Waiter"]
 
 log = logging.getLogger(__name__)
+
+
+class Waiter(Protocol):
+    """Who waits for an exchange's records on the event loop."""
+
+    exchange: Exchange
+
+    def wake(self) -> None:
+        """Called when there may be new ones. Raises nothing: others' records are behind it."""
 
 
 class Stream:
@@ -207,17 +216,22 @@ class AsyncService:
     def __init__(self, service: Service) -> None:
         self.service = service
         self._loop = asyncio.get_running_loop()
-        self._fresh: deque[Stream] = deque()
+        self._fresh: deque[Waiter] = deque()
         service.metrics.loops.append(lambda: self._loop)
         service.listen(self._flush)
 
     def open(self, request: Request) -> Stream:
         """Starts what the request asks for; what is refused has ended. Never waits."""
         stream = Stream()
-        stream.exchange = self.service.open(request, lambda _: self._fresh.append(stream))
+        self.start(request, stream)
+        return stream
+
+    def start(self, request: Request, waiter: Waiter) -> None:
+        """As `open`, for a `waiter`."""
+        fresh = self._fresh
+        waiter.exchange = self.service.open(request, lambda _: fresh.append(waiter))
         # What the engine was not there for has its news already: nothing else would take it out.
         self._wake()
-        return stream
 
     def _flush(self) -> None:
         """On the engine's thread, after each step, or on one that user code has run on."""

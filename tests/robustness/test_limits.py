@@ -1,7 +1,7 @@
 """Limits as users meet them: a host with a real engine that has little room.
 
 An engine that is stopped (SIGSTOP) keeps its requests open for as long as the test wants, and is one that hangs.
-Clients that do not read are in tests/handler/server/test_connections.py.
+Clients that do not read are in tests/handler/server/test_on_connections.py.
 """
 
 from __future__ import annotations

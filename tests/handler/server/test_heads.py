@@ -13,11 +13,10 @@ from typing import Any
 import psutil
 import pytest
 
-from lmi.handler.server import connection
 from lmi.handler.server.access import Access
 from lmi.handler.server.run import HEAD_BYTES, http_server
 
-from ...kit.api.handler import Service
+from ...kit.api.handler import Service, connection, waiting
 from ...kit.api.options import make_settings
 from ...kit.api.types import Delta, Finish, Started
 from ...kit.hosts.local_server import Make, Running, answer, ended
@@ -161,7 +160,7 @@ def test_heads_in_pieces_on_one_connection(running: Make) -> None:
 
 @pytest.fixture
 def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "USED_S", 0.0)
+    monkeypatch.setattr(waiting, "USED_S", 0.0)
 
 
 @pytest.mark.usefixtures("_at_once")
@@ -193,7 +192,7 @@ def test_one_connection_too_many(running: Make) -> None:
 
 
 def test_one_that_has_just_come_or_been_used_does_not_give_way(running: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "USED_S", 1.0)
+    monkeypatch.setattr(waiting, "USED_S", 1.0)
     server = running(most=2)
     with contextlib.ExitStack() as stack:
         first, second = (stack.enter_context(server.connect()) for _ in range(2))
@@ -215,15 +214,15 @@ def test_one_that_has_just_come_or_been_used_does_not_give_way(running: Make, mo
 def test_one_whose_request_has_arrived_does_not_give_way(running: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     """Read or not: the one that comes meanwhile is refused, and no other one's request is."""
     comes, sent = threading.Event(), threading.Event()
-    make_room = connection.Waiting.make_room
+    make_room = waiting.Waiting.make_room
 
-    def once_they_have_sent(self: connection.Waiting, newest: connection.Connection, limit: int) -> bool:
+    def once_they_have_sent(self: waiting.Waiting, newest: connection.Connection, limit: int) -> bool:
         if len(newest.connections) == limit:
             comes.set()
             assert sent.wait(30)
         return make_room(self, newest, limit)
 
-    monkeypatch.setattr(connection.Waiting, "make_room", once_they_have_sent)
+    monkeypatch.setattr(waiting.Waiting, "make_room", once_they_have_sent)
     server = running(most=8)
     with contextlib.ExitStack() as stack:
         opened = [stack.enter_context(server.connect()) for _ in range(server.most)]

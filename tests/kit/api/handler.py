@@ -26,6 +26,7 @@ from lmi.handler.secure_mode import SecureMode
 from lmi.handler.server import app, streams
 from lmi.handler.server.access import Access, allowed_names
 from lmi.handler.server.app import application
+from lmi.handler.server.connections import connection, direct, waiting
 from lmi.handler.server.streams import AsyncService
 from lmi.handler.service import Service
 from lmi.handler.sessions.store import Store as SessionStore
@@ -81,6 +82,7 @@ __all__ = [
     "application",
     "attributes_of",
     "check_model_dir",
+    "connection",
     "dialect_of",
     "djl_request_of",
     "djl_worker",
@@ -98,7 +100,8 @@ __all__ = [
     "response_of",
     "started_service",
     "text_of",
-]  # fmt: skip
+    "waiting",
+]
 
 
 def check_model_dir(model_dir: Path, overrides: Mapping[str, str], **further: Any) -> list[str]:
@@ -106,7 +109,7 @@ def check_model_dir(model_dir: Path, overrides: Mapping[str, str], **further: An
     return [str(finding) for finding in check(model_dir, overrides, **further)]
 
 
-READ_HEADERS = (frames, dynamic_batch, app, streams)
+READ_HEADERS = (frames, dynamic_batch, app, direct, streams)
 """The modules of hosts that ask a response for its headers (handler/headers.py, headers_of)."""
 
 

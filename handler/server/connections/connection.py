@@ -1,21 +1,19 @@
-"""uvicorn's connection, which also lets a stream's records be written to it as they come, which is not closed on a
-request that has just come, and which gives way to others while it waits for one.
+"""uvicorn's connection, which also hands on requests of the simplest form (direct.py), lets a stream's records be
+written to it as they come, is not closed on a request that has just come, and gives way to others while it waits.
 
     connected, answered --> waiting --a head's first byte--> its head, at most HEAD_S --> a request --> answered
                                |--KEEP_ALIVE_S--> closed         |--> 408
                                |--at least USED_S, longest of all, where there are more than may be--> closed
 
-By ASGI each record is a task's turn, a message and objects of h11's; docs/performance.md, The profile, has what that
-costs and what this does.
+    a request of the simplest form --as a whole, or in at most PIECES within HOLD_S--> answer --> answered
+
+By ASGI each record is a task's turn, a message and objects of h11's; docs/performance.md, Tried, has what that costs.
 """
 
 from __future__ import annotations
 
 import asyncio
-import fcntl
-import termios
 import weakref
-from array import array
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -24,53 +22,22 @@ from uvicorn import Config
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
-__all__ = ["Connection", "Waiting", "connection_of", "in_chunks"]
+from .direct import BODILESS, Answer, Direct, head_of
+from .waiting import Waiting, arrived
+
+__all__ = ["HEAD_S", "KEY", "Connection", "connection_of", "in_chunks"]
 
 KEY = "lmi.connection"
 HEAD_S = 30.0
 """Seconds from the first byte of a request's head to its last."""
-USED_S = 0.5
-"""Seconds that a connection waits before it may give way: its client has just opened it, or just had an answer."""
-LOOKS = 16
-"""How many connections are looked at, to close one, when another comes."""
+HOLD_S = 1.0
+"""Seconds that the rest of a request of the simplest form may take; then it is one like any other."""
+PIECES = 16
+"""In how many pieces it may come."""
 TOO_SLOW = (
     b"HTTP/1.1 408 Request Timeout\r\ncontent-type: text/plain; charset=utf-8\r\ncontent-length: 34\r\n"
     b"connection: close\r\n\r\nThe request's head came too slowly"
 )
-
-
-class Waiting:
-    """The connections of a server that wait for a request, those that have waited longest first."""
-
-    def __init__(self) -> None:
-        self._since: dict[Connection, float] = {}
-        """By the event loop's clock."""
-
-    def enter(self, connection: Connection) -> None:
-        """Takes one that waits from now on."""
-        self._since[connection] = connection.loop.time()
-
-    def leave(self, connection: Connection) -> None:
-        """It has a request, or is gone."""
-        self._since.pop(connection, None)
-
-    def make_room(self, newest: Connection, limit: int) -> bool:
-        """Closes those that have waited longest; whether there are fewer than `limit` then, with the `newest`."""
-        for _ in range(LOOKS):
-            if len(newest.connections) < limit:
-                return True
-            oldest, since = next(iter(self._since.items()))
-            if oldest is newest or newest.loop.time() - since < USED_S:
-                return False
-            self.leave(oldest)
-            # What nobody has read yet may be a request.
-            if _arrived(oldest.transport):
-                self.enter(oldest)
-                continue
-            # It is closed, and no longer counted, a turn of the event loop later.
-            newest.connections.discard(oldest)
-            oldest.close()
-        return False
 
 
 class Connection(H11Protocol):
@@ -86,12 +53,25 @@ class Connection(H11Protocol):
         _loop: asyncio.AbstractEventLoop | None = None,
         *,
         waiting: Waiting,
+        direct: Direct | None = None,
     ) -> None:
+        """`direct` takes requests of the simplest form."""
         # Each of its requests finds it in its state (ASGI's specification, Lifespan State).
         super().__init__(config, server_state, {**app_state, KEY: weakref.ref(self)}, _loop)
         self._waiting = waiting
         self._head: asyncio.TimerHandle | None = None
         """Runs out when a head that has begun takes too long."""
+        self._direct = direct
+        self.answer: Answer | None = None
+        """That which is under way, of a request that `direct` has taken."""
+        self._held: list[bytes] = []
+        """Of such a request what has come so far, or what has come behind it while it is answered."""
+        self._follows = False
+        """Whether what has come behind it is about to have its turn."""
+        self._release: asyncio.TimerHandle | None = None
+        """Gives up waiting for the rest of it."""
+        self.closes = False
+        """Whether it ends with the answer that is under way."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """It waits for its first request as long as for another one."""
@@ -105,10 +85,110 @@ class Connection(H11Protocol):
         """It is gone."""
         self._waiting.leave(self)
         self._end_of_head()
+        self._end_of_hold()
+        if (answer := self.answer) is not None:
+            self.answer = None
+            answer.leave()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         """Part of a head, of a body, or of the next request."""
+        if self.answer is not None or self._follows:
+            # It has its turn when this is answered.
+            self._held.append(data)
+            self.flow.pause_reading()
+        elif self._direct is None or not self._take(data, self._direct):
+            self._feed(data)
+
+    def _take(self, data: bytes, direct: Direct) -> bool:
+        """Whether `direct` has, or may get, the request that begins with `data`, or with what is held."""
+        if not self._held and (self.limit_concurrency is not None or not self._idle):
+            return False
+        self._held.append(data)
+        data = b"".join(self._held)
+        head = head_of(data, direct.paths)
+        if head is not None and len(data) < head.end and len(self._held) < PIECES:
+            self._waiting.leave(self)
+            self._unset_keepalive_if_required()
+            if self._release is None:
+                self._release = self.loop.call_later(HOLD_S, self._let_go)
+            return True
+        self._end_of_hold()
+        if head is None or len(data) < head.end:
+            self._feed(data)
+            return True
+        self._waiting.leave(self)
+        self._unset_keepalive_if_required()
+        if rest := data[head.end :]:
+            self._held.append(rest)
+        if (answer := direct.begin(self, head, data[head.begin : head.end])) is None:
+            self._held.clear()
+            self._feed(data)
+        else:
+            answer.wake()
+        return True
+
+    @property
+    def _idle(self) -> bool:
+        """Whether h11 has nothing of a request, and no answer is under way."""
+        conn = self.conn
+        return conn.their_state is h11.IDLE and conn.our_state is h11.IDLE and not conn.trailing_data[0]
+
+    def _end_of_hold(self) -> None:
+        self._held.clear()
+        if self._release is not None:
+            self._release.cancel()
+            self._release = None
+
+    def _let_go(self) -> None:
+        """The rest of a request takes its time: h11 and uvicorn wait for it."""
+        data = b"".join(self._held)
+        self._end_of_hold()
+        self._feed(data)
+
+    def answered(self) -> None:
+        """The answer that was under way is written: it waits for another request."""
+        self.answer = None
+        if self.transport.is_closing():
+            return
+        if self.closes:
+            self.close()
+            return
+        self._wait()
+        if self._held:
+            # Not at once: many that are refused would be within one another.
+            self._follows = True
+            self.loop.call_soon(self._follow)
+
+    def _follow(self) -> None:
+        """What came behind a request that is answered now has its turn."""
+        self._follows = False
+        data = b"".join(self._held)
+        self._held.clear()
+        if not self.transport.is_closing():
+            self.flow.resume_reading()
+            self.data_received(data)
+
+    def shutdown(self) -> None:
+        """Ends it, with the answer that is under way."""
+        if self.answer is not None:
+            self.closes = True
+        else:
+            super().shutdown()
+
+    def resume_writing(self) -> None:
+        """Its client has read."""
+        super().resume_writing()
+        if self.answer is not None:
+            self.answer.wake()
+
+    def write(self, data: bytes) -> None:
+        """Writes what is framed already; a connection that is lost takes and drops it."""
+        if not self.transport.is_closing():
+            self.transport.write(data)
+
+    def _feed(self, data: bytes) -> None:
+        """h11's turn."""
         super().data_received(data)
         if self.conn.their_state is not h11.IDLE:
             self._waiting.leave(self)
@@ -130,6 +210,7 @@ class Connection(H11Protocol):
 
     def _wait(self) -> None:
         self._waiting.enter(self)
+        self._unset_keepalive_if_required()
         self.timeout_keep_alive_task = self.loop.call_later(self.timeout_keep_alive, self.timeout_keep_alive_handler)
 
     def _end_of_head(self) -> None:
@@ -170,15 +251,8 @@ class Connection(H11Protocol):
         uvloop may run a timer that is due before it reads what has arrived by then, and to close a connection with
         unread bytes resets it. What has arrived is read next, which ends the idle time.
         """
-        if self.transport.is_closing() or _arrived(self.transport) == 0:
+        if self.transport.is_closing() or arrived(self.transport) == 0:
             super().timeout_keep_alive_handler()
-
-
-def _arrived(transport: asyncio.Transport) -> int:
-    """How many bytes have arrived that nobody has read (tcp(7), SIOCINQ)."""
-    count = array("i", [0])
-    fcntl.ioctl(transport.get_extra_info("socket").fileno(), termios.FIONREAD, count)
-    return count[0]
 
 
 def connection_of(scope: Mapping[str, Any]) -> Connection | None:
@@ -190,6 +264,3 @@ def connection_of(scope: Mapping[str, Any]) -> Connection | None:
 def in_chunks(scope: Mapping[str, Any], status: int, headers: Iterable[str]) -> bool:
     """Whether h11 sends a response to it in chunks (RFC 9112, 6.1): `headers` are its names, in lower case."""
     return scope["http_version"] == "1.1" and status not in BODILESS and "content-length" not in headers
-
-
-BODILESS = (204, 304)

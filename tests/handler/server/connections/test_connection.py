@@ -10,14 +10,14 @@ from typing import Any
 import h11
 import pytest
 
-from lmi.handler.server.connection import in_chunks
+from lmi.handler.server.connections.connection import in_chunks
 
-from ...kit.api.handler import READ_HEADERS
-from ...kit.api.handler import headers_of as usual_headers
-from ...kit.api.types import Delta, Event, Finish, Started, Token
-from ...kit.hosts.local_server import Make, Running, answer
-from ...kit.rows import each_row
-from ...kit.waiting import until
+from ....kit.api.handler import READ_HEADERS
+from ....kit.api.handler import headers_of as usual_headers
+from ....kit.api.types import Delta, Event, Finish, Started, Token
+from ....kit.hosts.local_server import Make, Running, answer
+from ....kit.rows import each_row
+from ....kit.waiting import until
 
 ASKED: dict[str, Any] = {"model": "any", "messages": [{"role": "user", "content": "Hi"}], "stream": True}
 LAST = Finish("eos", generated_tokens=1)
