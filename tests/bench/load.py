@@ -86,12 +86,13 @@ class Load:
 class _Connection:
     """One keep-alive connection."""
 
-    __slots__ = ("_answer", "_head", "_missing", "_tail", "_waiting", "done", "socket")
+    __slots__ = ("_answer", "_head", "_missing", "_tail", "_target", "_waiting", "done", "socket")
 
     def __init__(self, target: tuple[str, int], waiting: Iterator[tuple[int, bytes]], done: list[Answered]) -> None:
         self.socket = socket.create_connection(target, timeout=SILENCE)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.done = done
+        self._target = target
         self._waiting = waiting
         self._answer: Answered
         self._head = b""
@@ -118,7 +119,7 @@ class _Connection:
             came = b"".join(data for _, data in self._answer.arrivals)
             after = time.perf_counter() - self._answer.sent
             raise ConnectionError(
-                f"the connection to {self.socket.getpeername()} was closed in the middle of an answer, {after:.3f} s "
+                f"the connection to {self._target} was closed in the middle of an answer, {after:.3f} s "
                 f"after request {self._answer.number}; of it came {came[:500]!r}"
             )
         self._answer.arrivals.append((time.perf_counter(), data))
