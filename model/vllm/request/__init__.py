@@ -1,6 +1,6 @@
 """A generation, made into vLLM's own requests, beside the event loop.
 
-requests.py              the whole: a request for each sequence
+requests.py              the whole: a request for each sequence; repeated.py: of a sampling that came before
 prompts/                 its prompt; chat.py: a conversation's; images.py: pictures; image_cache.py: which the core has
 harmony/                 gpt-oss, which has no template, and answers of its own form
 answer_parsers.py        what takes its answers apart; cohere.py: Cohere's; marks.py: reasoning's marks

@@ -31,6 +31,7 @@ from .bounds import RunnerBounds
 from .budget import ThinkingBudget
 from .chat import TEMPLATE, ChatRenderer
 from .prompts.prompt import PromptRenderer, client_errors, refused, template_errors
+from .repeated import RepeatedRequests
 from .sampling import sampling_params
 
 if TYPE_CHECKING:
@@ -94,6 +95,7 @@ class Requests:
         self._vocabulary: int = config.get_vocab_size()
         self._bounds = RunnerBounds(self._vocabulary)
         self._budget = ThinkingBudget(core.vllm_config)
+        self._repeated = RepeatedRequests()
         known = getattr(core.get_tokenizer(), "max_token_id", 0) + 1
         # Some tokenizers know more tokens than their model: those in the place of an image (vLLM, InputProcessor), and
         # in a text such as have no row among the embeddings, where the core would look for one.
@@ -127,19 +129,12 @@ class Requests:
             guided, path = structured_outputs(guide, conversation, request, backends, calls)
             if conversation is not None:
                 guided, path = self._chat.placed(conversation, request, guided, path, backends)
-            extra = self._typical.arguments(sampling)
-            params = sampling_params(
-                generation, self._defaults, max_tokens, None if self._guides.decides else guided, extra,
-                vocabulary=self._vocabulary, connected=self._connected,
-            )  # fmt: skip
-            self._budget.check(sampling)
-            if sampling.beams is not None:
-                self._beams.check(generation, sampling.beams)
-            if generation.cache_salt is not None:
-                prompt = {**prompt, "cache_salt": generation.cache_salt}
-            priority = generation.priority if self._by_priority else 0
-            first = self._core.request(prompt, params[0], priority, lora)
-            self._bounds.check(first.sampling_params)
+            first = self._repeated.again(generation, prompt, max_tokens) if guided is None else None
+            others: Sequence[SamplingParams] = ()
+            if first is None:
+                first, others = self._checked(generation, prompt, max_tokens, guided, lora)
+                if guided is None:
+                    self._repeated.keep(generation, prompt, first)
         except self._client_errors as error:
             if raised_by_us(error) and not isinstance(error, RequestError):
                 raise
@@ -155,19 +150,41 @@ class Requests:
             begins_after = None if begins.at_once else self._chat.reasoning_end
             made = Guide(path, first.sampling_params, begins_after, begins.marks, self._compact, fails_first)
         splitters = [
-            self._chat.splitter(conversation, request, ids, reasons=reasons) if conversation else None for _ in params
+            self._chat.splitter(conversation, request, ids, reasons=reasons) if conversation else None
+            for _ in range(sampling.n)
         ]
         if request is not None and not request.skip_special_tokens:
             # Some parsers need the special tokens in the text that they take apart.
             sampling = msgspec.structs.replace(sampling, skip_special_tokens=False)
-        width = sampling.beams.width if sampling.beams is not None else len(params)
+        width = sampling.beams.width if sampling.beams is not None else sampling.n
         # Of a prompt that is shown, each token and each likely one beside it takes about what a token takes.
         entries = 0 if sampling.prompt_logprobs is None else len(ids) * (1 + sampling.prompt_logprobs)
         tokens = (len(ids) + max_tokens) * width + entries
-        requests = [first, *(_again(first, other) for other in params[1:])]
+        requests = [first, *(_again(first, other) for other in others)]
         return Prepared(
             number, generation, sampling, prompt, ids, max_tokens, tokens, images, requests, splitters, made
         )
+
+    def _checked(
+        self, generation: Generation, prompt: Any, max_tokens: int, guided: Any, lora: Any
+    ) -> tuple[Any, Sequence[SamplingParams]]:
+        """The request of the first sequence, checked, and the SamplingParams of the others; raises RequestError, and
+        what vLLM raises for what it refuses.
+        """
+        sampling = generation.sampling
+        params = sampling_params(
+            generation, self._defaults, max_tokens, None if self._guides.decides else guided,
+            self._typical.arguments(sampling), vocabulary=self._vocabulary, connected=self._connected,
+        )  # fmt: skip
+        self._budget.check(sampling)
+        if sampling.beams is not None:
+            self._beams.check(generation, sampling.beams)
+        if generation.cache_salt is not None:
+            prompt = {**prompt, "cache_salt": generation.cache_salt}
+        priority = generation.priority if self._by_priority else 0
+        first = self._core.request(prompt, params[0], priority, lora)
+        self._bounds.check(first.sampling_params)
+        return first, params[1:]
 
     def prompt_ids(self, generation: Generation, images: Sequence[Image] = ()) -> list[int]:
         """The token ids that `prepare` would make of the prompt; raises RequestError."""
