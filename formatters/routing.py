@@ -90,7 +90,7 @@ ANY = Way()
 
 def way_of(request: Request, user_dialects: Sequence[Dialect] = ()) -> Way:
     """The request's way, of one that may not have been routed yet."""
-    way: Way = routed(request, user_dialects).way
+    way: Way = request.way or routed(request, user_dialects).way
     return way
 
 
