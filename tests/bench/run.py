@@ -86,6 +86,8 @@ def _bench(arguments: argparse.Namespace, overrides: dict[str, str]) -> None:
                 if arguments.idle:
                     idle |= _idle(group, arguments.idle)
     _report(runs, idle, arguments)
+    for broken in turns.broken:
+        print(f"\nThis run broke off and was made again: {broken}")
     lost = sum(run.lost for run in runs)
     if lost:
         raise OptionError(f"{lost:,} tokens were lost")

@@ -21,6 +21,7 @@ from .workloads import Workload, other_form, prompts
 
 __all__ = ["Turns"]
 
+TRIES = 3
 Turn = tuple[int, str, int]
 """Which repeat, workload and number of connections."""
 
@@ -47,6 +48,8 @@ class Turns:
         self._done = 0
         self._begun = time.monotonic()
         self._alone = any(isinstance(layer, FloorLayer) for layer in layers)
+        self.broken: list[str] = []
+        """Runs that were made again, and why."""
         self._references: dict[Turn, list[str]] = {}
         """The engine alone's texts."""
 
@@ -57,7 +60,7 @@ class Turns:
             for number, workload in enumerate(self._workloads):
                 # What is compiled or allocated at first use is not measured: Java compiles what has run ten thousand
                 # times, and a frame costs it three times as much before.
-                layer.run(workload, prompts(4 * few, 999_000 - 1000 * number), self._tokens, few)
+                self._whole(layer, workload, prompts(4 * few, 999_000 - 1000 * number), few)
         first = 0
         for repeat in range(self._repeat):
             for workload in self._workloads:
@@ -76,7 +79,7 @@ class Turns:
                         yield figures(measured, self._reference(layer, measured, asked, repeat), repeat)
 
     def _run(self, layer: Layer, workload: Workload, asked: Sequence[str], connections: int) -> Measured:
-        run = layer.run(workload, asked, self._tokens, connections)
+        run = self._whole(layer, workload, asked, connections)
         self._done += 1
         left = (time.monotonic() - self._begun) / self._done * (self._total - self._done)
         self._say(
@@ -84,6 +87,16 @@ class Turns:
             f"{connections} connections: {figures(run).rate:,.0f} tokens/s"
         )
         return run
+
+    def _whole(self, layer: Layer, workload: Workload, asked: Sequence[str], connections: int) -> Measured:
+        """A run in which no connection was lost. Of hundreds of runs one such must not cost all; it is told of."""
+        for _ in range(TRIES):
+            try:
+                return layer.run(workload, asked, self._tokens, connections)
+            except ConnectionError as error:  # noqa: PERF203 - one at a time
+                self.broken.append(f"{layer.name}, {workload.name}, {connections} connections: {error}")
+                self._say(f"a run is made again: {self.broken[-1]}")
+        raise StartError(f"{layer.name}: {TRIES} runs broke off")
 
     def _reference(self, layer: Layer, measured: Measured, asked: Sequence[str], repeat: int) -> Sequence[str]:
         """Texts for the prompts; none where each token has come in a record of its own, or none can be had."""
@@ -93,7 +106,7 @@ class Turns:
         if workload.counts:
             return ()
         try:
-            return layer.run(other_form(workload), asked, self._tokens, measured.connections).texts
+            return self._whole(layer, other_form(workload), asked, measured.connections).texts
         except StartError as refused:
             self._say(f"nothing to compare the texts of {workload.name} with: {refused}")
             return ()

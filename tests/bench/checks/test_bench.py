@@ -8,6 +8,8 @@ import shlex
 import subprocess
 import sys
 import time
+from argparse import Namespace
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +25,8 @@ from ..figures import GENERATOR, Figures, Measured, Timed, figures
 from ..load import Answered, run_load
 from ..process import make_room
 from ..report import idle_table, notes, table
-from ..workloads import TOKEN, WORKLOADS
+from ..turns import Turns
+from ..workloads import LMI_STREAM, TOKEN, WORKLOADS, Workload
 
 HEAD = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
 LINE = b'{"token":{"id":1}}\n'
@@ -69,6 +72,35 @@ def run(layer: str, rate: int, connections: int = 1, repeat: int = 0, generator:
         cpu={"engine core": 1.0, "load generator": generator, "others": 0.6},
     )
     return figures(made, repeat=repeat)
+
+
+class _Breaking:
+    """A layer of which one run breaks off, after the warm-up."""
+
+    name = "server"
+
+    def __init__(self) -> None:
+        self.runs = 0
+
+    def run(self, workload: Workload, prompts: Sequence[str], tokens: int, connections: int) -> Measured:
+        self.runs += 1
+        if self.runs == 2:
+            raise ConnectionResetError("gone")
+        answers = [Timed(0.0, [0.5], tokens, "") for _ in prompts]
+        return Measured(
+            layer=self.name, workload=workload, connections=connections, asked=tokens, answers=answers, seconds=1.0,
+            cpu={GENERATOR: 0.1, OTHERS: 0.0},
+        )  # fmt: skip
+
+
+def test_a_run_that_broke_off_is_made_again_and_told_of() -> None:
+    layer: Any = _Breaking()
+    asked = Namespace(tokens=4, rounds=1, repeat=1)
+    turns = Turns([LMI_STREAM], [2], asked, [layer], lambda _: None)
+    (found,) = turns.of([layer])
+    assert found.tokens == found.requests * 4
+    assert turns.broken == ["server, LMI stream, log_prob, 2 connections: gone"]
+    assert layer.runs == 3
 
 
 def test_ratios_are_medians_of_pairs() -> None:
