@@ -50,8 +50,8 @@ DECODERS = 4
 PREPARERS = 2
 """Threads for what has none: behind a prompt that takes long there is another."""
 SHORT = 4096
-"""Characters or tokens of a prompt for which none of them is woken: a quarter of what a short request takes (60 of 250
-microseconds)."""
+"""Characters or tokens of a prompt for which none of them is woken, which is a third of what a short request takes here
+(docs/performance.md, Tried)."""
 
 
 class _Pending:

@@ -186,7 +186,7 @@ async def test_what_runs_beyond_the_limit_gets_an_error(start: Start, monkeypatc
     told = {entry["message"]: entry for entry in ours}
     assert told["shutting down: aborting 3 requests"]["level"] == "WARNING"
     failed = [entry for entry in ours if entry["message"].endswith("engine_unavailable: the server is shutting down")]
-    assert len({entry["request_id"] for entry in failed}) == 3
+    assert len({entry["request_id"] for entry in failed}) == 3, server.log_text()
 
 
 @pytest.mark.engine
