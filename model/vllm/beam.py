@@ -20,7 +20,7 @@ from ..events import Delta, EngineEvent, Failed
 from ..generation import Beams
 from ..search.beam import BeamSearch, Hypothesis, Step, candidates_needed
 from ..search.beam_stops import Stops
-from ..text.answers.part import TokenSplitter
+from ..text.answers.splitting import AnswerSplitter
 from .aside import Aside
 from .core import Core
 from .core_outputs import Prompt, entries, prompt_of
@@ -38,7 +38,7 @@ class BeamRun:
     """The search of one generation, and its vLLM requests."""
 
     group: SequenceGroup
-    splitters: Sequence[TokenSplitter | None]
+    splitters: Sequence[AnswerSplitter | None]
     first: Any
     """An EngineCoreRequest of the prompt, which others are copies of."""
     search: BeamSearch

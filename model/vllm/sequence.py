@@ -17,8 +17,8 @@ import msgspec
 from ..events import LOWEST_LOGPROB, Delta, EngineEvent, Finish, FinishReason, Prefill, Started, Token, TopToken
 from ..generation import Generation, Sampling
 from ..text.answers.parsers import Splitter
-from ..text.answers.part import TokenSplitter
-from ..text.answers.splitting import split, split_whole
+from ..text.answers.splitting import AnswerSplitter, split, split_whole
+from ..text.answers.text_splitter import TextSplitter
 from ..text.detokenizer import Detokenizer, StopFinder
 from ..text.prompt_pieces import PIECE
 from ..text.response_limit import TOKEN, too_long, weight
@@ -124,6 +124,7 @@ class OutputSequence:
 
     __slots__ = (
         "_all_ids",
+        "_by_text",
         "_by_whole",
         "_cumulative",
         "_due",
@@ -142,7 +143,7 @@ class OutputSequence:
     )  # fmt: skip
 
     def __init__(
-        self, name: str, index: int, group: SequenceGroup, splitter: TokenSplitter | None, interval: int
+        self, name: str, index: int, group: SequenceGroup, splitter: AnswerSplitter | None, interval: int
     ) -> None:
         """`name` is its vLLM request's. A stream is sent, and its text made, every `interval` tokens."""
         generation, sampling = group.generation, group.sampling
@@ -153,9 +154,13 @@ class OutputSequence:
             group.prompt_ids, sampling.skip_special_tokens, sampling.spaces_between_special_tokens
         )
         self._stream = stream = generation.stream
-        by_tokens = splitter is not None and (stream or splitter.by_tokens)
+        self._by_text = splitter if isinstance(splitter, TextSplitter) else None
+        """What takes the answer apart by its text alone."""
+        by_tokens = False
+        if not (splitter is None or isinstance(splitter, TextSplitter)):
+            by_tokens = stream or splitter.by_tokens
         kept = generation.tokens or by_tokens
-        self._by_whole = splitter is not None and not by_tokens
+        self._by_whole = splitter is not self._by_text and not by_tokens
         """Whether the answer is taken apart at its end alone."""
         if by_tokens:
             group.weigh_kept()
@@ -169,8 +174,8 @@ class OutputSequence:
         self._cumulative = None if wanted is None else 0.0
         """The sum of the tokens' log-probabilities."""
         self._splitter = splitter
-        self._plain = stream and splitter is None and wanted is None and self.text.plain
-        """Whether it is a stream of text alone."""
+        self._plain = stream and splitter is self._by_text and wanted is None and self.text.plain
+        """Whether it is a stream of which text alone is made."""
         self._interval = interval if stream else WHOLE_INTERVAL
         self._due = 1 if stream else WHOLE_INTERVAL
         """After how many tokens more text is made: of a stream the first token's at once."""
@@ -200,7 +205,14 @@ class OutputSequence:
                 return None
             text = self.text.text_of(self._ids)
             self._due, self._ids = self._interval, []
-            return Delta(self.index, text) if text else None
+            if not text:
+                return None
+            delta = Delta(self.index, text)
+            splitter = self._by_text
+            if splitter is None or splitter.passes(text):
+                return delta
+            delta = split(splitter, delta, shown=False)
+            return delta if delta.text or delta.calls else None
         self._take(output)
         if self._due > 0 and not self.searched:
             return None
@@ -309,7 +321,7 @@ class GuidedSequence(OutputSequence):
     __slots__ = ("taken",)
 
     def __init__(
-        self, name: str, index: int, group: SequenceGroup, splitter: TokenSplitter | None, interval: int
+        self, name: str, index: int, group: SequenceGroup, splitter: AnswerSplitter | None, interval: int
     ) -> None:
         """As an OutputSequence."""
         super().__init__(name, index, group, splitter, interval)

@@ -12,6 +12,7 @@ from functools import cache
 from itertools import islice
 from typing import Any
 
+from ..kit.api.engine import TextSplitter
 from ..kit.api.types import Conversation, Token
 from ..kit.engines.parsing import chat_renderer
 from ..kit.models.vocabularies import vocabulary
@@ -151,13 +152,17 @@ class Parsers:
         if splitter is None:
             return Answer("".join(token.text for token in tokens))
         answer = Answer()
-        if size is None and splitter.by_tokens:
-            size = len(tokens)
-        if size is None:
+        if isinstance(splitter, TextSplitter):
+            parts = [
+                splitter.feed((), text="".join(token.text for token in some), ended=last, cut=last and case.cut)
+                for some, last in _by(tokens, size or len(tokens))
+            ]
+        elif size is None and not splitter.by_tokens:
             text = "".join(token.text for token in tokens)
             parts = [splitter.whole(text, [token.id for token in tokens], cut=case.cut)]
         else:
-            parts = [splitter.feed(some, ended=last, cut=last and case.cut) for some, last in _by(tokens, size)]
+            pieces = _by(tokens, size or len(tokens))
+            parts = [splitter.feed(some, ended=last, cut=last and case.cut) for some, last in pieces]
         for part in parts:
             answer.content += part.text
             answer.reasoning += part.reasoning

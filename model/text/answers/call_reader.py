@@ -94,6 +94,7 @@ class CallReader:
     def __init__(self, form: CallForm, read: Read) -> None:
         self._form = form
         self._read = read
+        self._firsts = frozenset(mark[0] for mark in form.starts)
         self._rest = ""
         """What cannot be told before more comes."""
         self._begun = False
@@ -117,6 +118,20 @@ class CallReader:
     def holds(self) -> bool:
         """Whether a call is held back."""
         return self._held
+
+    def passes(self, text: str) -> bool:
+        """Whether new text is text as it comes: nothing is held back, and no call can begin in it. What `feed` would
+        find of it then, this has noted.
+        """
+        form = self._form
+        if self._rest or not text or text[-1].isspace():
+            return False
+        if not (form.first and self._begun) and not self._firsts.isdisjoint(text):
+            return False
+        self._begun, self._called = True, False
+        if not form.end:
+            self._told.append(text)
+        return True
 
     def feed(self, text: str, *, ended: bool, cut: bool = False) -> list[str | tuple[Any, ...]]:
         """What new text brings, in order: texts, and calls as they were read. With `ended` it is the last.

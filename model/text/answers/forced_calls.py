@@ -100,11 +100,13 @@ class ForcedCalls:
         self._early = ""
         """Arguments that come before the name."""
 
-    def feed(self, text: str, *, ended: bool) -> tuple[str, list[CallDelta]]:
-        """What new text brings: text that belongs to no call, and calls. With `ended` it is the last.
+    def feed(self, text: str, *, ended: bool, cut: bool = False) -> tuple[str, list[CallDelta]]:
+        """What new text brings: text that belongs to no call, and calls. With `ended` it is the last; that it is `cut`
+        makes no difference.
 
         An answer that is no such JSON, or ends before a call has its name, stays text.
         """
+        del cut
         calls: list[CallDelta] = []
         if self._unread is not None:
             self._unread.append(text)

@@ -51,6 +51,10 @@ class HeldCalls:
         """Whether a call has begun and is held back."""
         return self._reader.holds
 
+    def passes(self, text: str) -> bool:
+        """Whether new text is text as it comes: see CallReader.passes."""
+        return self._reader.passes(text)
+
     def feed(self, text: str, *, ended: bool, cut: bool) -> tuple[str, list[CallDelta]]:
         """What new text brings: text and whole calls. With `ended` it is the last.
 

@@ -3,15 +3,18 @@
     token, token, ... --Splitter.feed--> reasoning, text, calls;  a whole answer --Splitter.whole--> the same
 
 Of a stream the parsers see one token at a time, however many came in a step: what several tokens at once do to them is
-theirs to get wrong. An answer that is not streamed they parse as a whole, which they do better: so is a stream at its
-end where it has left something out, and each call of families whose streams they read wrong (held_calls.py).
+theirs to get wrong. Only words in the midst of reasoning or of text they get together, once a mark may follow: a call
+takes them longer than all else takes that is done for a token. An answer that is not streamed they parse as a whole,
+which they do better: so is a stream at its end where it has left something out, and each call of families whose streams
+they read wrong (held_calls.py).
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterable, Sequence
-from typing import Any, Protocol
+from functools import partial
+from typing import Any, Literal, Protocol
 
 from ...events import CallDelta, Token
 from .call_ids import new_id
@@ -21,6 +24,8 @@ from .held_calls import HeldCalls, is_object
 from .marked_reasoning import MarkedReasoning, Marks
 from .part import Part
 from .reasoning import Reasoning
+from .shown_calls import ShownCalls
+from .text_marks import PlainTokens
 from .told import Told, ends_with, rest_of
 
 __all__ = ["MakeParser", "Splitter"]
@@ -52,13 +57,14 @@ class Splitter:
         one_call: bool,
         show_reasoning: bool,
         added: Collection[str] = (),
+        plain: PlainTokens | None = None,
     ) -> None:
         """With `forced`, what the parsers leave as text is the JSON of a forced call.
 
         marks: of reasoning that is read here. form: of calls that are held back until each is whole. added: tokens of
         the vocabulary that are marks alone, and no loss where a parser leaves them out. text_start: what an answer
         without reasoning begins with; empty: anything. by_tokens: whether one that is not streamed is fed by its
-        tokens, too.
+        tokens, too. plain: tokens that change nothing in how an answer is read.
         """
         self._make = make
         self._request = request
@@ -67,7 +73,9 @@ class Splitter:
         self.by_tokens = by_tokens
         self._forced = forced
         self._marked = MarkedReasoning(marks) if marks else None
-        self._holding = HeldCalls(form, self._for_calls, request) if form and forced is None else None
+        self._holding: HeldCalls | None = None
+        if form and forced is None:
+            self._holding = HeldCalls(form, partial(make, reasoning=False, calls=True), request)
         self._calls = forced is None and self._holding is None
         """Whether the parser looks for calls."""
         self._one_call = one_call
@@ -90,13 +98,15 @@ class Splitter:
         """What the answer begins with and says nothing yet of whether reasoning follows, as text and token."""
         self._unsent: list[Token] = []
         """Tokens of calls that are held back."""
+        self._plain = plain
+        self._lane: Literal["", "reasoning", "text"] = ""
+        """What the parser has made of the last token, all of it: what it will make of the next plain one."""
+        self._behind: list[Token] = []
+        """Plain tokens that it has not been given yet."""
         self._told = Told()
         self._early: dict[int, tuple[str | None, str]] = {}
         """Of calls that have no name yet, the id and the arguments."""
-        self._last = -1
-        """The last call that has begun."""
-        self._empty = False
-        """Whether that has no arguments yet."""
+        self._shown = ShownCalls(one_call=one_call)
         self.dropped = 0
         """How many characters of the answer no parser has made anything of."""
 
@@ -117,7 +127,9 @@ class Splitter:
                 return part
         holding = self._holding
         for position, token in enumerate(tokens, 1):
-            self._take(part, token.text, [token.id], ended and position == len(tokens))
+            last = ended and position == len(tokens)
+            if not self._lane or last or not self._goes_on(part, token):
+                self._take(part, token.text, [token.id], last)
             if holding is not None:
                 self._unsent.append(token)
                 if not holding.begun:
@@ -152,11 +164,11 @@ class Splitter:
             # Mistral's has in the last arguments what comes after them.
             wrong = not cut and any(given and not is_object(given) for given in streamed)
             if wrong or not streamed:
-                self._parser = self._new(reasoning=self._thinks, calls=self._calls)
+                self._parser = self._make(reasoning=self._thinks, calls=self._calls)
                 reasoning, content, calls = self._parsed(text)
                 if calls and (not wrong or all(is_object(call.arguments) for call in calls)):
                     part = Part()
-                    self._last, self._empty = -1, False
+                    self._shown = ShownCalls(one_call=self._one_call)
                     self._add(part, reasoning, content, calls)
         else:
             thought = ""
@@ -186,16 +198,27 @@ class Splitter:
         self._begun = True
         self._thinks = prompt.open or begins or not prompt.known
         self._before = None if begins and not prompt.open else prompt.ids
-        self._parser = self._new(reasoning=self._thinks and self._marked is None, calls=self._calls)
+        self._parser = self._make(reasoning=self._thinks and self._marked is None, calls=self._calls)
 
-    def _new(self, *, reasoning: bool, calls: bool) -> Any:
-        parser = self._make(reasoning=reasoning, calls=calls)
-        if hasattr(parser, "set_prompt_token_ids"):  # vLLM 0.32
-            parser.set_prompt_token_ids(self._prompt.prompt)
-        return parser
+    def _goes_on(self, part: Part, token: Token) -> bool:
+        """Whether it is known what a token is without the parser, which gets it together with those that follow."""
+        plain, text = self._plain, token.text
+        if plain is None or not plain.has(token.id, text):
+            return False
+        self._ids.append(token.id)
+        self._texts.append(text)
+        self._behind.append(token)
+        if self._lane == "reasoning":
+            self._add(part, text, None, ())
+        else:
+            self._add(part, None, *self._held(text, (), last=False))
+        return True
 
-    def _for_calls(self) -> Any:
-        return self._new(reasoning=False, calls=True)
+    def _catch_up(self) -> None:
+        """Gives the parser what it has not been given, of which it is known what it is."""
+        text, ids = "".join(token.text for token in self._behind), [token.id for token in self._behind]
+        self._behind = []
+        self._parser.parse_delta(text, ids, self._request, self._before, finished=False)
 
     def _take(self, part: Part, text: str, ids: list[int], last: bool) -> None:
         self._ids += ids
@@ -227,7 +250,10 @@ class Splitter:
         if self._marked is not None:
             reasoning, content = self._marked.feed(text, ended=last)
         if self._parser is not None and (content or last or self._marked is None):
+            self._lane = ""
             try:
+                if self._behind:
+                    self._catch_up()
                 message = self._parser.parse_delta(content, ids, self._request, self._before, finished=last)
             except Exception:
                 log.debug("a parser failed on a stream: the answer is parsed at its end", exc_info=True)
@@ -242,6 +268,8 @@ class Splitter:
             if message is not None:
                 reasoning, content = reasoning or message.reasoning, message.content
                 calls = [new for call in message.tool_calls or () if (new := self._call(call)) is not None]
+                if text and not calls and self._marked is None and text in (reasoning, content):
+                    self._lane = "text" if not reasoning else "" if content else "reasoning"
         self._add(part, reasoning, *self._held(content, calls, last=last))
 
     def _held(
@@ -260,7 +288,7 @@ class Splitter:
             self._parser is None or not self._calls or told.arguments or ends_with(text, content or thought)
         ):
             return
-        self._parser = self._new(reasoning=self._thinks and self._marked is None, calls=self._calls)
+        self._parser = self._make(reasoning=self._thinks and self._marked is None, calls=self._calls)
         reasoning, parsed, calls = self._parsed(text)
         if not calls:
             if not self._failed and (content or thought):
@@ -281,7 +309,7 @@ class Splitter:
         calls = [call for call in calls or () if call.name.strip()]
         if not content and not calls:
             # Parsers drop calls that they cannot read.
-            without = self._new(reasoning=self._thinks and self._marked is None, calls=False)
+            without = self._make(reasoning=self._thinks and self._marked is None, calls=False)
             again = (None, None, None) if without is None else self._read(without, text)
             # On 0.28 Ling 3's does not know reasoning where there are no tools.
             if again[0] or not reasoning:
@@ -334,31 +362,15 @@ class Splitter:
             told.text.append(text)
             if self._forced is not None:
                 text, calls = self._forced.feed(text, ended=False)
-        if text:
-            if self._empty and not text.isspace():
-                self._fill(part)
-            part.text += text
         for call in calls:
             told.arguments.setdefault(call.index, []).append(call.arguments)
-            if self._one_call and call.index > 0:
-                continue
-            if call.index != self._last:
-                self._fill(part)
-                self._last, self._empty = call.index, True
-            self._empty = self._empty and not call.arguments
-            part.calls.append(call)
+        self._shown.add(part, text or "", calls)
 
     def _end(self, part: Part, cut: bool) -> None:
         if self._forced is not None:
             part.text += self._forced.feed("", ended=True)[0]
         if not cut:
-            self._fill(part)
-
-    def _fill(self, part: Part) -> None:
-        """Ends a call: without arguments these are the empty object, as arguments are JSON."""
-        if self._empty:
-            self._empty = False
-            part.calls.append(CallDelta(self._last, arguments="{}"))
+            self._shown.end(part)
 
     def _call(self, call: Any) -> CallDelta | None:
         """One of vLLM's deltas. Clients join what they get: id and name are given once a call. Mistral's grammars let

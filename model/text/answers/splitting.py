@@ -12,18 +12,26 @@ from msgspec.structs import replace
 from ...events import Delta, Token
 from .parsers import Splitter
 from .part import Part, TokenSplitter
+from .text_splitter import TextSplitter
 
-__all__ = ["split", "split_whole"]
+__all__ = ["AnswerSplitter", "split", "split_whole"]
+
+AnswerSplitter = TokenSplitter | TextSplitter
+"""What takes one sequence's answer apart."""
 
 CUT = ("length", "abort")
 """How an answer ends that the model has not ended."""
 
 
-def split(splitter: TokenSplitter | None, delta: Delta, *, shown: bool) -> Delta:
+def split(splitter: AnswerSplitter | None, delta: Delta, *, shown: bool) -> Delta:
     """`delta` of a stream, taken apart where there is a splitter; its tokens only where they are `shown`."""
     if splitter is None:
         return delta
-    part = splitter.feed(delta.tokens, ended=delta.finish is not None, cut=_is_cut(delta))
+    ended, cut = delta.finish is not None, _is_cut(delta)
+    if isinstance(splitter, TextSplitter):
+        part = splitter.feed(delta.tokens, ended=ended, cut=cut, text=delta.text)
+    else:
+        part = splitter.feed(delta.tokens, ended=ended, cut=cut)
     return _with(part, delta, splitter, part.tokens if shown else ())
 
 
@@ -37,7 +45,7 @@ def _is_cut(delta: Delta) -> bool:
     return delta.finish is not None and delta.finish.reason in CUT
 
 
-def _with(part: Part, delta: Delta, splitter: TokenSplitter, tokens: Iterable[Token]) -> Delta:
+def _with(part: Part, delta: Delta, splitter: AnswerSplitter, tokens: Iterable[Token]) -> Delta:
     """`part` of an answer in place of the text of `delta`, with its `tokens`."""
     finish = delta.finish
     if finish is not None:

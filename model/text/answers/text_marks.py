@@ -1,10 +1,10 @@
-"""Marks in a text that comes in pieces: where one begins, and what may still become one."""
+"""Marks in a text that comes in pieces: where one begins, what may still become one, and which tokens are none."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
-__all__ = ["find_mark", "may_begin"]
+__all__ = ["PlainTokens", "find_mark", "may_begin"]
 
 
 def find_mark(text: str, marks: Iterable[str], start: int = 0) -> tuple[int, str] | None:
@@ -22,3 +22,24 @@ def may_begin(text: str, marks: Iterable[str]) -> int:
         (size for mark in marks for size in range(1, min(len(mark), len(text) + 1)) if text.endswith(mark[:size])),
         default=0,
     )
+
+
+BEGINNINGS = "<[{(|`\uff5c\u3010"
+"""With what the marks of models' formats begin that are no tokens of their own."""
+
+
+class PlainTokens:
+    """Tokens of one model that are words alone: in the midst of reasoning or of text they change nothing in how it is
+    read.
+    """
+
+    def __init__(self, added: Mapping[str, int]) -> None:
+        """`added`: the tokens that its tokenizer adds to the vocabulary, special ones among them, and their ids."""
+        self._added = frozenset(added.values())
+        self._beginnings = frozenset((*BEGINNINGS, *(text[0] for text in added if text and not text[0].isalnum())))
+
+    def has(self, token_id: int, text: str) -> bool:
+        """Whether a token of this text is one. White space at the end is none: parsers hold it back before a mark."""
+        return (
+            text != "" and token_id not in self._added and not text[-1].isspace() and self._beginnings.isdisjoint(text)
+        )

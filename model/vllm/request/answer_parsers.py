@@ -6,6 +6,7 @@ Conversation, vLLM's request --AnswerParsers.splitter--> Splitter (text/answers/
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from ...errors import Fault, OptionError, ParameterError
@@ -15,9 +16,12 @@ from ...options import Settings
 from ...text.answers.call_ids import MISTRAL, call_ids, calls_in
 from ...text.answers.call_reader import CallForm, form_of
 from ...text.answers.forced_calls import ForcedCalls
+from ...text.answers.held_calls import HeldCalls
 from ...text.answers.marked_reasoning import MARKED
 from ...text.answers.parsers import Splitter
 from ...text.answers.reasoning import Reasoning
+from ...text.answers.text_marks import PlainTokens
+from ...text.answers.text_splitter import TextSplitter
 from ..core import Core
 from ..guides.beginning import Beginning, beginning
 from ..guides.joined import tool_format
@@ -67,6 +71,7 @@ class AnswerParsers:
         names = (settings.tool_call_parser, settings.reasoning_parser)
         self._added: tuple[str, ...] = (*(TEXT_ENDS if KIMI_K3 in names else ()), *added)
         """Tokens that are no part of a text."""
+        self._plain = PlainTokens(added)
         # Fails at start, not at the first request that needs a parser. Some need a model's own tokens.
         tried = getattr(self._try("tool_call_parser", settings.tool_call_parser, None), "tool_parser", None)
         self._by_engine = getattr(tried, "engine_based_streaming", False)
@@ -87,7 +92,7 @@ class AnswerParsers:
 
     def splitter(
         self, conversation: Conversation, request: Any, prompt_ids: list[int], *, reasons: bool = True
-    ) -> Splitter | None:
+    ) -> Splitter | TextSplitter | None:
         """A splitter for one sequence; None where the answer is text as it is.
 
         `reasons`: whether reasoning may come.
@@ -105,24 +110,34 @@ class AnswerParsers:
         arguments = request.chat_template_kwargs or {}
         prompt = self._reasoning(prompt_ids, arguments)
         by_marks = not COHERE.isdisjoint((tool_parser, reasoner))
+        form = None if conversation.tool_choice == "none" else self._held(tool_parser)
 
         def make(*, reasoning: bool, calls: bool) -> Any:
             thinks = reasoner if reasoning or by_marks else None
             made = self._new(tool_parser if calls else None, thinks, request.tools, arguments)
+            if hasattr(made, "set_prompt_token_ids"):  # vLLM 0.32
+                made.set_prompt_token_ids(prompt_ids)
             return begun(made, thinks=prompt.open) if by_marks and made is not None else made
 
+        one_call = not conversation.parallel_tool_calls
+        if reasoner is None and forced is not None:
+            return TextSplitter(forced, one_call=one_call)
+        if reasoner is None and form is not None:
+            held = HeldCalls(form, partial(make, reasoning=False, calls=True), request)
+            return TextSplitter(held, one_call=one_call)
         return Splitter(
             make,
             request,
             prompt,
             forced=forced,
             marks=MARKED.get(reasoner or ""),
-            form=None if conversation.tool_choice == "none" else self._held(tool_parser),
+            form=form,
             text_start=TEXT_START if reasoner == KIMI_K3 else "",
             by_tokens=not BY_TOKENS.isdisjoint((tool_parser, reasoner, (tool_parser, reasoner))),
-            one_call=not conversation.parallel_tool_calls,
+            one_call=one_call,
             show_reasoning=conversation.include_reasoning,
             added=self._added,
+            plain=self._plain,
         )
 
     def _held(self, tool_parser: str | None) -> CallForm | None:

@@ -14,7 +14,7 @@ from ...errors import Fault, ParameterError, UnsupportedError, one_line, raised_
 from ...generation import Conversation, Sampling, StructuredOutput
 from ...media.images import Image
 from ...options import Settings
-from ...text.answers.part import TokenSplitter
+from ...text.answers.splitting import AnswerSplitter
 from ...text.chat_template import chat_template
 from ...text.efforts import EFFORT, Efforts
 from ...text.template_messages import template_messages
@@ -283,7 +283,7 @@ class ChatRenderer:
 
     def splitter(
         self, conversation: Conversation, request: Any, prompt_ids: list[int], *, reasons: bool = True
-    ) -> TokenSplitter | None:
+    ) -> AnswerSplitter | None:
         """A splitter for one sequence; None where the answer is text as it is.
 
         `reasons`: whether reasoning may come.

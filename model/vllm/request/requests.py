@@ -16,7 +16,7 @@ from ...errors import Fault, ParameterError, RequestError, raised_by_us
 from ...generation import Conversation, Generation, Sampling
 from ...media.images import Image
 from ...options import Settings
-from ...text.answers.part import TokenSplitter
+from ...text.answers.splitting import AnswerSplitter
 from ...text.prompt_limits import check_ids, max_new_tokens_for, with_truncation
 from ...text.response_limit import check_size
 from ..core import Core
@@ -57,7 +57,7 @@ class Prepared:
     images: Sequence[Image]
     requests: list[Any]
     """EngineCoreRequests, without their names; without images that the core has."""
-    splitters: list[TokenSplitter | None]
+    splitters: list[AnswerSplitter | None]
     guide: Guide | None
 
 

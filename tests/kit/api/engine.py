@@ -46,6 +46,8 @@ from lmi.model.text.answers.parsers import Splitter
 from lmi.model.text.answers.part import Part
 from lmi.model.text.answers.reasoning import Reasoning
 from lmi.model.text.answers.splitting import split, split_whole
+from lmi.model.text.answers.text_marks import PlainTokens
+from lmi.model.text.answers.text_splitter import TextSplitter
 from lmi.model.text.prompt_limits import PIECE as PROMPT_PIECE
 from lmi.model.text.response_limit import TOKEN as RESPONSE_TOKEN
 from lmi.model.text.response_limit import check_size
@@ -84,6 +86,7 @@ __all__ = [
     "MediaError",
     "Part",
     "PlainChat",
+    "PlainTokens",
     "Prefix",
     "Ranking",
     "Ready",
@@ -100,6 +103,7 @@ __all__ = [
     "Step",
     "Target",
     "TextEncoder",
+    "TextSplitter",
     "Tidy",
     "ToEngine",
     "TokenBudget",

@@ -10,7 +10,7 @@ import pytest
 
 from lmi.model.text.answers.parsers import Splitter
 
-from ....kit.api.engine import Reasoning
+from ....kit.api.engine import PlainTokens, Reasoning
 from ....kit.api.types import Conversation, Token
 from ....kit.engines.parsing import chat_renderer
 
@@ -41,10 +41,8 @@ def hermes(demo_model: Path) -> Any:
 def test_log_probabilities_of_a_held_call_come_with_it(hermes: Any, size: int) -> None:
     said = hermes.tokens(f"Let me see. {CALL} There.")
     splitter = hermes.splitter()
-    parts = [
-        splitter.feed(said[start : start + size], ended=start + size >= len(said))
-        for start in range(0, len(said), size)
-    ]
+    pieces = [said[start : start + size] for start in range(0, len(said), size)]
+    parts = [splitter.feed(piece, ended=piece is pieces[-1]) for piece in pieces]
     assert [token for part in parts for token in part.tokens] == said
     if size > 1:
         return
@@ -166,3 +164,42 @@ def test_what_was_held_back_is_parsed_with_its_tokens() -> None:
     parts = [splitter.feed([Token(number, piece)], ended=piece == pieces[-1]) for number, piece in enumerate(pieces, 5)]
     assert [part.text for part in parts] == ["", "", "<term>", " is"]
     assert parser.given == [("<", [5], False), ("te", [6], False), ("rm>", [7], False), (" is", [8], True)]
+
+
+class Between(Swallowing):
+    """One that reads reasoning between two tokens, <think> and </think>, and notes what it is given at once."""
+
+    def __init__(self) -> None:
+        self.given: list[list[int]] = []
+        self.thinks = False
+
+    def parse_delta(self, text: str, ids: list[int], _request: Any, _prompt: Any, *, finished: bool) -> Any:
+        del finished
+        self.given.append(ids)
+        if THINK in ids or THOUGHT in ids:
+            assert len(ids) == 1, "a mark comes by itself"
+            self.thinks = THINK in ids
+            return None
+        reasoning, content = (text, None) if self.thinks else (None, text)
+        return SimpleNamespace(reasoning=reasoning, content=content, tool_calls=[])
+
+
+THINK, THOUGHT, SPECIAL = 1, 2, 3
+
+
+@pytest.mark.parametrize("size", [1, 2, 100])
+def test_words_that_no_parser_takes_for_marks_it_gets_together(size: int) -> None:
+    parser = Between()
+    splitter = splitter_of(parser, plain=PlainTokens({"<think>": THINK, "</think>": THOUGHT, "\u2402": SPECIAL}))
+    words = ["<think>", "So", " it", " goes", " on\n", "\n", "Well", " then", "</think>", "Yes", " and", " no", "."]
+    words += [" a<b", " c"]
+    said = [Token({"<think>": THINK, "</think>": THOUGHT}.get(word, 10), word) for word in words]
+    said.insert(3, Token(SPECIAL, "\u2402"))
+    pieces = [said[start : start + size] for start in range(0, len(said), size)]
+    parts = [splitter.feed(piece, ended=False) for piece in pieces] + [splitter.feed([], ended=True)]
+    assert "".join(part.reasoning for part in parts) == "So it\u2402 goes on\n\nWell then"
+    assert "".join(part.text for part in parts) == "Yes and no. a<b c"
+    assert [token for part in parts for token in part.tokens] == said
+    assert [token_id for ids in parser.given for token_id in ids] == [token.id for token in said]
+    # What ends with white space, or may begin a mark, comes by itself, too.
+    assert [len(ids) for ids in parser.given if len(ids) > 1] == [2, 3]
