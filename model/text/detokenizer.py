@@ -73,6 +73,10 @@ class Detokenizer:
         self.count += len(ids)
         return self._decode(ids)
 
+    def keep(self) -> None:
+        """Tokens are kept from now on."""
+        self._keep_tokens, self.plain = True, False
+
     def take(self) -> tuple[str, tuple[Token, ...]]:
         """The text that has become certain since the last call, and its tokens."""
         text = "".join(self._pieces)

@@ -124,6 +124,7 @@ class OutputSequence:
 
     __slots__ = (
         "_all_ids",
+        "_by_ids",
         "_by_text",
         "_by_whole",
         "_cumulative",
@@ -154,12 +155,15 @@ class OutputSequence:
             group.prompt_ids, sampling.skip_special_tokens, sampling.spaces_between_special_tokens
         )
         self._stream = stream = generation.stream
+        plain = stream and not generation.tokens and not sampling.stop and sampling.logprobs is None
         self._by_text = splitter if isinstance(splitter, TextSplitter) else None
         """What takes the answer apart by its text alone."""
+        self._by_ids = splitter if plain and isinstance(splitter, Splitter) else None
+        """What takes apart a stream of which nothing else is wanted: tokens are kept of its end alone."""
         by_tokens = False
         if not (splitter is None or isinstance(splitter, TextSplitter)):
             by_tokens = stream or splitter.by_tokens
-        kept = generation.tokens or by_tokens
+        kept = generation.tokens or (by_tokens and self._by_ids is None)
         self._by_whole = splitter is not self._by_text and not by_tokens
         """Whether the answer is taken apart at its end alone."""
         if by_tokens:
@@ -174,7 +178,7 @@ class OutputSequence:
         self._cumulative = None if wanted is None else 0.0
         """The sum of the tokens' log-probabilities."""
         self._splitter = splitter
-        self._plain = stream and splitter is self._by_text and wanted is None and self.text.plain
+        self._plain = plain and not kept
         """Whether it is a stream of which text alone is made."""
         self._interval = interval if stream else WHOLE_INTERVAL
         self._due = 1 if stream else WHOLE_INTERVAL
@@ -203,8 +207,10 @@ class OutputSequence:
             self._due -= len(ids)
             if self._due > 0:
                 return None
-            text = self.text.text_of(self._ids)
-            self._due, self._ids = self._interval, []
+            ids, self._due, self._ids = self._ids, self._interval, []
+            if self._by_ids is not None:
+                return self._taken_apart(self._by_ids, ids)
+            text = self.text.text_of(ids)
             if not text:
                 return None
             delta = Delta(self.index, text)
@@ -224,6 +230,21 @@ class OutputSequence:
             return None
         delta = split(self._splitter, Delta(self.index, *self.text.take()), shown=self.group.generation.tokens)
         return delta if delta.text or delta.tokens or delta.reasoning or delta.calls else None
+
+    def _taken_apart(self, splitter: Splitter, ids: list[int]) -> Delta | None:
+        """What is to be sent of new tokens, by a splitter that gets each of them."""
+        index, text_of = self.index, self.text.text_of
+        if len(ids) == 1:
+            # Most outputs of a stream.
+            text = text_of(ids)
+            lane = splitter.goes_on(ids[0], text)
+            if lane:
+                return Delta(index, text) if lane == "text" else Delta(index, "", reasoning=text)
+            tokens: tuple[Token, ...] = (Token(ids[0], text),)
+        else:
+            tokens = tuple(Token(token_id, text_of([token_id])) for token_id in ids)
+        delta = split(splitter, Delta(index, "", tokens), shown=False)
+        return delta if delta.text or delta.reasoning or delta.calls else None
 
     def end(self, output: Any, reason: str | None) -> Delta:
         """The last of it: by its last output, or None for `reason` where it is `stopped`. Raises as `grow`."""
@@ -264,6 +285,8 @@ class OutputSequence:
         # The token that ends a sequence (end of sequence, a stop token id) has no text, unless stops are to be shown.
         hidden_at = len(ids) if reason == "stop" and not self.group.sampling.include_stop else 0
         text, wanted = self.text, self._wanted
+        if reason is not None and self._by_ids is not None:
+            text.keep()
         if wanted is None and text.plain:
             # Nothing is wanted but text: any number of tokens at once.
             text.extend(ids[:-1] if hidden_at else ids)

@@ -33,6 +33,10 @@ __all__ = ["MakeParser", "Splitter"]
 log = logging.getLogger(__name__)
 
 
+Lane = Literal["", "reasoning", "text"]
+"""What a token belongs to; empty: that is not known."""
+
+
 class MakeParser(Protocol):
     """Makes a parser of vLLM's (vllm.parser)."""
 
@@ -99,9 +103,10 @@ class Splitter:
         self._unsent: list[Token] = []
         """Tokens of calls that are held back."""
         self._plain = plain
-        self._lane: Literal["", "reasoning", "text"] = ""
+        self._lane: Lane = ""
         """What the parser has made of the last token, all of it: what it will make of the next plain one."""
-        self._behind: list[Token] = []
+        self._behind: list[str] = []
+        self._behind_ids: list[int] = []
         """Plain tokens that it has not been given yet."""
         self._told = Told()
         self._early: dict[int, tuple[str | None, str]] = {}
@@ -128,7 +133,12 @@ class Splitter:
         holding = self._holding
         for position, token in enumerate(tokens, 1):
             last = ended and position == len(tokens)
-            if not self._lane or last or not self._goes_on(part, token):
+            lane = "" if last else self.goes_on(token.id, token.text)
+            if lane == "reasoning":
+                part.reasoning += token.text
+            elif lane == "text":
+                part.text += token.text
+            else:
                 self._take(part, token.text, [token.id], last)
             if holding is not None:
                 self._unsent.append(token)
@@ -200,24 +210,32 @@ class Splitter:
         self._before = None if begins and not prompt.open else prompt.ids
         self._parser = self._make(reasoning=self._thinks and self._marked is None, calls=self._calls)
 
-    def _goes_on(self, part: Part, token: Token) -> bool:
-        """Whether it is known what a token is without the parser, which gets it together with those that follow."""
-        plain, text = self._plain, token.text
-        if plain is None or not plain.has(token.id, text):
-            return False
-        self._ids.append(token.id)
-        self._texts.append(text)
-        self._behind.append(token)
-        if self._lane == "reasoning":
-            self._add(part, text, None, ())
+    def goes_on(self, token_id: int, text: str) -> Lane:
+        """What the next token, not the last, is of, where that is known without the parser; it is not to be fed then.
+
+        The parser gets it together with those that follow. Of reasoning that is not shown nothing is known.
+        """
+        lane, plain = self._lane, self._plain
+        if not lane or plain is None or not plain.has(token_id, text):
+            return ""
+        if lane == "reasoning":
+            if not self._show_reasoning:
+                return ""
+            self._told.reasoning.append(text)
         else:
-            self._add(part, None, *self._held(text, (), last=False))
-        return True
+            if self._shown.empty or self._forced or not (self._holding is None or self._holding.passes(text)):
+                return ""
+            self._told.text.append(text)
+        self._ids.append(token_id)
+        self._texts.append(text)
+        self._behind_ids.append(token_id)
+        self._behind.append(text)
+        return lane
 
     def _catch_up(self) -> None:
         """Gives the parser what it has not been given, of which it is known what it is."""
-        text, ids = "".join(token.text for token in self._behind), [token.id for token in self._behind]
-        self._behind = []
+        text, ids = "".join(self._behind), self._behind_ids
+        self._behind, self._behind_ids = [], []
         self._parser.parse_delta(text, ids, self._request, self._before, finished=False)
 
     def _take(self, part: Part, text: str, ids: list[int], last: bool) -> None:

@@ -64,6 +64,8 @@ class AnswerParsers:
     def __init__(self, core: Core, settings: Settings) -> None:
         self._core = core
         self._settings = settings
+        self._classes: dict[tuple[str | None, str | None], Any] = {}
+        """vLLM's combined classes of parsers, by the names of both."""
         by_mistral = part("vllm.utils.mistral:is_mistral_tokenizer")(core.get_tokenizer())
         self._ids: str = MISTRAL if by_mistral else part(ID_TYPE)(core.model_config)
         """Which ids calls have."""
@@ -208,7 +210,10 @@ class AnswerParsers:
     def _new(
         self, tool_parser: str | None, reasoning_parser: str | None, tools: Any, arguments: Mapping[str, Any]
     ) -> Any:
-        parser = _parser(tool_parser, reasoning_parser, self._settings)
+        names = (tool_parser, reasoning_parser)
+        if names not in self._classes:
+            self._classes[names] = _parser(tool_parser, reasoning_parser, self._settings)
+        parser = self._classes[names]
         if parser is None:
             return None
         config = self._core.model_config
