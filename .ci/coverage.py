@@ -51,7 +51,7 @@ FLOORS = {
     "model/process/ending": 82,
     "model/search": 99,
     "model/text": 78,
-    "model/text/answers": 89,
+    "model/text/answers": 91,
     "model/vllm": 36,
     "model/vllm/guides": 38,
     "model/vllm/library": 56,

@@ -41,7 +41,9 @@ from lmi.model.process.prepare import RequestPreparer
 from lmi.model.process.token_budget import TokenBudget
 from lmi.model.search.beam import Prefix
 from lmi.model.search.best_of import Ranking, ranked
-from lmi.model.text.answers.call_reader import CallForm
+from lmi.model.text.answers.call_reader import CallForm, form_of
+from lmi.model.text.answers.forced_calls import ForcedCalls
+from lmi.model.text.answers.held_calls import HeldCalls
 from lmi.model.text.answers.parsers import Splitter
 from lmi.model.text.answers.part import Part
 from lmi.model.text.answers.reasoning import Reasoning
@@ -81,8 +83,10 @@ __all__ = [
     "EngineClient",
     "EngineLoop",
     "Followers",
+    "ForcedCalls",
     "FromEngine",
     "GuideBackends",
+    "HeldCalls",
     "MediaError",
     "Part",
     "PlainChat",
@@ -112,6 +116,7 @@ __all__ = [
     "check_size",
     "engine_arguments",
     "facts_of",
+    "form_of",
     "freeze",
     "image_parts",
     "join_leader",
