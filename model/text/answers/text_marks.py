@@ -24,8 +24,9 @@ def may_begin(text: str, marks: Iterable[str]) -> int:
     )
 
 
-BEGINNINGS = "<[{(|`\uff5c\u3010"
-"""With what the marks of models' formats begin that are no tokens of their own."""
+BEGINNINGS = "<[{(|`\\\uff5c\u3010"
+"""With what the marks of models' formats begin that are no tokens of their own, and what a parser reads otherwise than
+it is written (vLLM's minicpmv)."""
 
 
 class PlainTokens:
@@ -36,7 +37,8 @@ class PlainTokens:
     def __init__(self, added: Mapping[str, int]) -> None:
         """`added`: the tokens that its tokenizer adds to the vocabulary, special ones among them, and their ids."""
         self._added = frozenset(added.values())
-        self._beginnings = frozenset((*BEGINNINGS, *(text[0] for text in added if text and not text[0].isalnum())))
+        first = {text[0] for text in added if text.strip()}
+        self._beginnings = frozenset(BEGINNINGS) | {one for one in first if not one.isalnum()}
 
     def has(self, token_id: int, text: str) -> bool:
         """Whether a token of this text is one. White space at the end is none: parsers hold it back before a mark."""

@@ -48,6 +48,8 @@ BY_TOKENS = frozenset(
     }
 )
 """Names of tool and of reasoning parsers, or pairs, that read streams better than whole answers (tests/families)."""
+BY_WORDS = frozenset({"muse_glimmer"})
+"""Names of parsers whose marks may be words (`to=`)."""
 KIMI_K3 = "kimi_k3"
 TEXT_START = "<|open|>response<|sep|>"
 """What Kimi K3's text begins with. vLLM's parser of its reasoning takes a stream that does for reasoning."""
@@ -73,7 +75,6 @@ class AnswerParsers:
         names = (settings.tool_call_parser, settings.reasoning_parser)
         self._added: tuple[str, ...] = (*(TEXT_ENDS if KIMI_K3 in names else ()), *added)
         """Tokens that are no part of a text."""
-        self._plain = PlainTokens(added)
         # Fails at start, not at the first request that needs a parser. Some need a model's own tokens.
         tried = getattr(self._try("tool_call_parser", settings.tool_call_parser, None), "tool_parser", None)
         self._by_engine = getattr(tried, "engine_based_streaming", False)
@@ -84,6 +85,9 @@ class AnswerParsers:
         self.reasoning_end = None if reasoner is None else -1 if end is None else end
         """The token that ends reasoning; None: there is none, -1: it is not known."""
         self._ends = frozenset[int]() if reasoner is None else core.end_ids()
+        # What a user's parser makes of words is not known.
+        known = all(one is None or type(one).__module__.startswith("vllm.") for one in (tried, reasoner))
+        self._plain = PlainTokens(added) if known and BY_WORDS.isdisjoint(names) else None
 
     def of(self, conversation: Conversation, request: Any) -> Any:
         """A parser for the answer to a request, vLLM's form of the conversation; None where there is nothing to parse.

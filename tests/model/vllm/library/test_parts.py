@@ -50,6 +50,7 @@ WITHOUT = {
     "melody_streaming": "vLLM's own parser of Cohere's answers reads all of them, as from 0.32 on",
     **dict.fromkeys(("start_token_id", "end_token_id"), "of Cohere's parsers where vLLM has no such parser"),
     "engine_based_streaming": "whole answers are parsed by the parser of whole answers",
+    "set_prompt_token_ids": "before 0.32 parsers are not told of the prompt",
     "model_can_reason": "from 0.28 on the tokenizer says so",
     "_mm_processor_only_cache": "before 0.32 a processor of images has the cache",
     "warmup": "the first request with an image waits for imports and compilation",
