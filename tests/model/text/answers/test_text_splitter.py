@@ -43,10 +43,12 @@ PARIS, ROME, NONE = (
     f'<tool_call>{{"name": "look", "arguments": {arguments}}}</tool_call>'
     for arguments in ('{"city": "Paris"}', '{"city": "Rome"}', "{}")
 )
-Calls = list[tuple[str, Any]]
-IN_PARIS, IN_ROME, NOWHERE = ("look", {"city": "Paris"}), ("look", {"city": "Rome"}), ("look", {})
+Call = tuple[str, Any]
+IN_PARIS: Call = ("look", {"city": "Paris"})
+IN_ROME: Call = ("look", {"city": "Rome"})
+NOWHERE: Call = ("look", {})
 LISTED = '[{"name": "look", "parameters": {"city": "Paris"}}, {"name": "look", "parameters": {"city": "Rome"}}]'
-ANSWERS: dict[str, tuple[Any, str, str, Calls]] = {
+ANSWERS: dict[str, tuple[Any, str, str, list[Call]]] = {
     "text": (held, "It is sunny.\n\nIn Paris, 1 < 2.", "It is sunny.\n\nIn Paris, 1 < 2.", []),
     "a call": (held, f"Let me see.\n{PARIS}", "Let me see.", [IN_PARIS]),
     "two calls and text": (held, f"See: {PARIS}\n{ROME}\nDone.", "See:\nDone.", [IN_PARIS, IN_ROME]),
