@@ -217,7 +217,8 @@ UNITS   += --cov --cov-report=json:.cache/coverage.json --cov-report=
 COVERED := .venv/bin/python .ci/coverage.py .cache/coverage.json
 endif
 
-unit: $(MAIN)
+# Some units read the demo model, which takes longer to make on a slow machine than a test may take.
+unit: $(MAIN) $(DEMO)/serving.properties
 	@$(UNITS) $(ARGS)
 	@$(COVERED)
 

@@ -1,0 +1,104 @@
+"""A stream that is taken apart: the same however many tokens an output brings, and whatever else is wanted of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+from lmi.model.vllm.sequence import OutputSequence, SequenceGroup
+
+from ...kit.api.engine import ForcedCalls, PlainTokens, Reasoning, Splitter, TextSplitter
+from ...kit.api.types import Delta, Generation, Sampling
+from ...kit.rows import each_row
+
+WORDS = ["<think>", "So", " it", " is", "\n", "so", "</think>", "The", " sun", " shines", ".", "\n", "In", " Paris", ""]
+THINK, THOUGHT, END = 0, 6, len(WORDS) - 1
+
+
+class Tokenizer:
+    """Of which each token is a word."""
+
+    special_ids = frozenset({END})
+
+    def stream(self, *_: Any) -> Callable[[int | list[int]], str]:
+        return lambda ids: "".join(WORDS[one] for one in ([ids] if isinstance(ids, int) else ids))
+
+
+class Between:
+    """A parser that reads reasoning between two tokens."""
+
+    def __init__(self) -> None:
+        self.thinks = False
+
+    def parse_delta(self, text: str, ids: list[int], *_: Any, **__: Any) -> Any:
+        if THINK in ids or THOUGHT in ids:
+            assert len(ids) == 1, "a mark comes by itself"
+            self.thinks = THINK in ids
+            return None
+        reasoning, content = (text, None) if self.thinks else (None, text)
+        return SimpleNamespace(reasoning=reasoning, content=content, tool_calls=[])
+
+    def count_reasoning_tokens(self, ids: list[int]) -> int:
+        return ids.index(THOUGHT) - ids.index(THINK) - 1
+
+    def parse(self, text: str, *_given: Any, **_named: Any) -> Any:
+        thought, _, said = text.removeprefix("<think>").partition("</think>")
+        return thought, said, None
+
+
+def reasoning() -> Splitter:
+    parser = Between()
+    return Splitter(
+        lambda **_: parser,
+        None,
+        Reasoning(None, None, [], (), str),
+        one_call=False,
+        show_reasoning=True,
+        plain=PlainTokens({"<think>": THINK, "</think>": THOUGHT}),
+    )
+
+
+def forced() -> TextSplitter:
+    """No call is written: all of it is text."""
+    return TextSplitter(ForcedCalls(None, str), one_call=False)
+
+
+def answer(splitter: Any, size: int, interval: int, **wanted: Any) -> list[Delta]:
+    """What comes of the words, `size` in each of the core's outputs."""
+    tokens, stop = wanted.pop("tokens", False), wanted.pop("stop", ())
+    sampling = Sampling(stop=stop)
+    generation = Generation(request_id="r", prompt="", sampling=sampling, stream=True, tokens=tokens)
+    known: Any = Tokenizer()
+    group = SequenceGroup(1, generation, sampling, [1], known, frozenset({END}), 1 << 20)
+    sequence = OutputSequence("r", 0, group, splitter, interval)
+    ids = list(range(len(WORDS)))
+    outputs = [
+        SimpleNamespace(new_token_ids=ids[at : at + size], new_logprobs=None, kv_transfer_params=None, stop_reason=None)
+        for at in range(0, len(ids), size)
+    ]
+    made = [sequence.grow(output) for output in outputs[:-1]]
+    return [delta for delta in (*made, sequence.end(outputs[-1], "stop")) if delta is not None]
+
+
+@each_row("wanted", [{}, {"tokens": True}, {"stop": ("nowhere",)}], ids=["text", "tokens", "stops"])
+@each_row("interval", [1, 4])
+@each_row("size", [1, 2, 5])
+def test_reasoning_and_text_are_the_same(size: int, interval: int, wanted: dict[str, Any]) -> None:
+    deltas = answer(reasoning(), size, interval, **wanted)
+    assert "".join(delta.reasoning for delta in deltas) == "So it is\nso"
+    assert "".join(delta.text for delta in deltas) == "The sun shines.\nIn Paris"
+    shown = [*range(len(WORDS))] if "tokens" in wanted else []
+    assert [token.id for delta in deltas for token in delta.tokens] == shown
+    (finish,) = [delta.finish for delta in deltas if delta.finish is not None]
+    assert (finish.reason, finish.generated_tokens, finish.reasoning_tokens) == ("eos", len(WORDS), 5)
+
+
+@each_row("wanted", [{}, {"tokens": True}, {"stop": ("nowhere",)}], ids=["text", "tokens", "stops"])
+@each_row("size", [1, 3])
+def test_text_in_the_place_of_a_forced_call_is_the_same(size: int, wanted: dict[str, Any]) -> None:
+    deltas = answer(forced(), size, 1, **wanted)
+    assert "".join(delta.text for delta in deltas) == "".join(WORDS)
+    shown = [*range(len(WORDS))] if "tokens" in wanted else []
+    assert [token.id for delta in deltas for token in delta.tokens] == shown
+    assert [delta.finish.generated_tokens for delta in deltas if delta.finish] == [len(WORDS)]
