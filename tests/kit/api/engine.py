@@ -65,6 +65,7 @@ from lmi.model.vllm.request.chat import ChatRenderer
 from lmi.model.vllm.request.prompts.encoding import TextEncoder
 from lmi.model.vllm.request.prompts.plain_chat import PlainChat, plain_chat
 from lmi.model.vllm.request.sampling import TRANSFERS as EXTRA_OF_VLLM
+from lmi.model.vllm.sequence import OutputSequence, SequenceGroup
 from lmi.model.vllm.setup.plugins import registered as registered_parsers
 
 __all__ = [
@@ -88,6 +89,7 @@ __all__ = [
     "GuideBackends",
     "HeldCalls",
     "MediaError",
+    "OutputSequence",
     "Part",
     "PlainChat",
     "PlainTokens",
@@ -100,6 +102,7 @@ __all__ = [
     "RequestPreparer",
     "Scrape",
     "Scraped",
+    "SequenceGroup",
     "SetAdapter",
     "Splitter",
     "Start",

@@ -6,11 +6,17 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
-from lmi.model.vllm.sequence import OutputSequence, SequenceGroup
-
-from ...kit.api.engine import ForcedCalls, PlainTokens, Reasoning, Splitter, TextSplitter
-from ...kit.api.types import Delta, Generation, Sampling
-from ...kit.rows import each_row
+from ....kit.api.engine import (
+    ForcedCalls,
+    OutputSequence,
+    PlainTokens,
+    Reasoning,
+    SequenceGroup,
+    Splitter,
+    TextSplitter,
+)
+from ....kit.api.types import Delta, Generation, Sampling
+from ....kit.rows import each_row
 
 WORDS = ["<think>", "So", " it", " is", "\n", "so", "</think>", "The", " sun", " shines", ".", "\n", "In", " Paris", ""]
 THINK, THOUGHT, END = 0, 6, len(WORDS) - 1
