@@ -266,7 +266,7 @@ class OverloadedError(EngineError):
 
 class TimeLimitError(EngineError):
     """The request has taken longer than it may: `option.request_timeout`, or less where the host waits for less
-    (handler/djl/call_limit.py).
+    (handler/djl/modes/call_limit.py).
     """
 
     status = 504

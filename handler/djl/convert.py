@@ -20,10 +20,10 @@ from djl_python import Input, Output
 from ...formatters import Request
 from ...formatters.base import JSON, attributes_of, request_id_of
 from .adapters import AdapterCall
-from .call_limit import NextCall
-from .dynamic_batch import Chunks, Whole
 from .frames import Frame, message_of_batch
-from .last_chunk import LastChunkApart
+from .modes.call_limit import NextCall
+from .modes.dynamic_batch import Chunks, Whole
+from .modes.last_chunk import LastChunkApart
 
 __all__ = [
     "BatchOutput",

@@ -35,8 +35,6 @@ from ..scraping.port import listen
 from ..secure_mode import secure_mode
 from ..service import Service
 from .adapters import AdapterCall, Done, answer, enter
-from .async_mode import TRACKING_ID, AsyncBatcher, message_of_response
-from .call_limit import call_limit, start_limit
 from .convert import (
     BatchOutput,
     RawOutput,
@@ -49,11 +47,13 @@ from .convert import (
     requests_of_batch,
     requests_of_dynamic_batch,
 )
-from .dynamic_batch import PlainBatch
 from .host_watch import end_with_parent
 from .metrics_log import Reporter
+from .modes.async_mode import TRACKING_ID, AsyncBatcher, message_of_response
+from .modes.call_limit import call_limit, start_limit
+from .modes.dynamic_batch import PlainBatch
+from .modes.rolling_batch import RollingBatch
 from .reading import replace_reader
-from .rolling_batch import RollingBatch
 from .start_failure import end_host, listens
 from .worker_number import claimed_number
 

@@ -1,7 +1,7 @@
 """The backend on vLLM. Only this folder imports what is vLLM's, and only inside functions; but for text/tokenizer.py
 (slow tokenizers, by vLLM's detokenizer) and process/ending/crash_report.py (whose import sets a handler of its own).
 
-engine.py, sequence.py     generation: an AsyncBackend (model/backend.py), and one sequence of it, from outputs to text
+engine.py, sequences/      generation: an AsyncBackend (model/backend.py), and its sequences, from outputs to text
 pooling/                   models that embed
 aside.py                   what takes too long for the event loop
 core.py, core_outputs.py   vLLM's core, in processes of its own, and what its outputs hold

@@ -26,7 +26,8 @@ from .core import Core
 from .core_outputs import Prompt, entries, prompt_of
 from .request.beams import BeamLimits
 from .request.requests import Prepared
-from .sequence import OutputSequence, SequenceGroup
+from .sequences.group import SequenceGroup
+from .sequences.sequence import OutputSequence
 
 __all__ = ["BeamRuns"]
 

@@ -32,7 +32,8 @@ from .mistral.tokens import tokens_of
 from .request.beams import BeamLimits
 from .request.requests import Prepared, Requests
 from .request.sampling import LIMITS
-from .sequence import GuidedSequence, OutputSequence, SequenceGroup
+from .sequences.group import SequenceGroup
+from .sequences.sequence import GuidedSequence, OutputSequence
 from .setup.cache_room import tell_room
 from .start import start
 from .stats.tracing import tracing

@@ -20,7 +20,7 @@ __all__ = ["ask", "start"]
 
 KINDS = ("Exchange", "Deferred", "Stream", "_Open")
 """Of ours, one for each open request (handler/exchange.py, deferred.py, server/streams.py,
-djl/rolling_batch.py)."""
+djl/modes/rolling_batch.py)."""
 
 
 def _name(pid: int) -> str:

@@ -106,7 +106,7 @@ def _message(properties: dict[str, str], content: Sequence[tuple[str, bytes]]) -
 
 def async_mode(path: TokenPath, kind: str) -> dict[str, float]:
     """Microseconds a token of the event loop and the courier, which writes whole messages."""
-    from lmi.handler.djl.async_mode import AsyncBatcher
+    from lmi.handler.djl.modes.async_mode import AsyncBatcher
 
     sink = Null()
 

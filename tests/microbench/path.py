@@ -20,7 +20,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from lmi.formatters import Request
-from lmi.handler.djl.rolling_batch import RollingBatch
+from lmi.handler.djl.modes.rolling_batch import RollingBatch
 from lmi.handler.service import Service
 from lmi.model.engine import Listener, Sink
 from lmi.model.generation import Generation

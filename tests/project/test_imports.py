@@ -39,9 +39,13 @@ def test_sources_keep_their_layer() -> None:
         ("handler/commands/cli.py", "from formatters.base import Dialect", "absolute import of formatters.base"),
         ("handler/service.py", "from ..tests import fakes", "of no layer"),
         ("handler/service.py", "from .... import fakes", "of no layer"),
-        ("handler/djl/rolling_batch.py", "def f():\n    import djl_python.inputs", "names djl_python"),
-        ("handler/djl/rolling_batch.py", "import sys\nOutput = sys.modules['djl_python.outputs']", "names djl_python"),
-        ("handler/djl/rolling_batch.py", "import_module('djl_python.outputs')", "names djl_python"),
+        ("handler/djl/frames.py", "def f():\n    import djl_python.inputs", "names djl_python"),
+        (
+            "handler/djl/frames.py",
+            "import sys\nOutput = sys.modules['djl_python.outputs']",
+            "names djl_python",
+        ),
+        ("handler/djl/frames.py", "import_module('djl_python.outputs')", "names djl_python"),
         ("model/text/detokenizer.py", "def f():\n    import vllm.tokenizers", "imports vllm outside model/vllm/"),
         ("model/process/prepare.py", "def f():\n    from ..vllm import engine", "imports model/vllm/"),
         ("handler/service.py", "from ..formatters import DIALECTS, openai", "imports the dialect openai"),
@@ -95,7 +99,10 @@ def test_what_a_test_may_import(path: str, source: str, found: str) -> None:
 
 
 def test_what_a_file_mirrors() -> None:
-    assert mirrored("tests/handler/djl/test_async_mode.py") == ("lmi.handler.djl.async_mode", "lmi.handler.djl")
+    assert mirrored("tests/handler/djl/modes/test_async_mode.py") == (
+        "lmi.handler.djl.modes.async_mode",
+        "lmi.handler.djl.modes",
+    )
     assert mirrored("tests/handler/threads/test_limits.py") == ("", "lmi.handler.threads")
 
 

@@ -17,18 +17,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lmi.handler.djl import dynamic_batch as plain_module
 from lmi.handler.djl import frames as frames_module
-from lmi.handler.djl.async_mode import AsyncBatcher
-from lmi.handler.djl.dynamic_batch import Chunks, PlainBatch, Whole
 from lmi.handler.djl.frames import FIELD, next_slice, slices
-from lmi.handler.djl.rolling_batch import RollingBatch
 
 from ...demo.model import question
 from ...kit.api.engine import RESPONSE_TOKEN as TOKEN
 from ...kit.api.engine import check_size
 from ...kit.api.errors import ParameterError
-from ...kit.api.handler import Exchange, Service, started_service
+from ...kit.api.handler import AsyncBatcher, Chunks, Exchange, PlainBatch, RollingBatch, Service, Whole, started_service
+from ...kit.api.handler import dynamic_batch as plain_module
 from ...kit.api.types import Delta, Event, Finish, Generation, Request, Sampling, Started, Token, TopToken
 from ...kit.djl import hosting
 from ...kit.hosts.host import Host, client, model_directory, start

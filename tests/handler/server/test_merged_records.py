@@ -1,7 +1,7 @@
 """`option.merge_records` on the local server: which records share a chunk, and that none is lost or held back.
 
 By uvicorn's connection as run.py has it, and by ASGI alone, which is how streams of HTTP/1.0 are sent.
-(tests/handler/djl/test_rolling_batch.py and tests/handler/djl/test_async_mode.py have it on DJL's hosts.)
+(tests/handler/djl/modes/test_rolling_batch.py and test_async_mode.py have it on DJL's hosts.)
 """
 
 from __future__ import annotations

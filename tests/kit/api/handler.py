@@ -11,13 +11,14 @@ from lmi.formatters.base import ATTRIBUTES_HEADER, attributes_of, request_id_of
 from lmi.handler.commands.check import check
 from lmi.handler.commands.cli import main as lmi_command
 from lmi.handler.commands.package import package as package_model
-from lmi.handler.djl import dynamic_batch, frames
-from lmi.handler.djl.async_mode import AsyncBatcher
-from lmi.handler.djl.dynamic_batch import PlainBatch, Whole
+from lmi.handler.djl import frames
 from lmi.handler.djl.frames import NOTHING as NO_FRAME
 from lmi.handler.djl.frames import Frame, frame_of_exchange, frame_of_response, next_slice
 from lmi.handler.djl.metrics_log import Reporter
-from lmi.handler.djl.rolling_batch import RollingBatch
+from lmi.handler.djl.modes import dynamic_batch
+from lmi.handler.djl.modes.async_mode import AsyncBatcher
+from lmi.handler.djl.modes.dynamic_batch import Chunks, PlainBatch, Whole
+from lmi.handler.djl.modes.rolling_batch import RollingBatch
 from lmi.handler.exchange import Exchange
 from lmi.handler.headers import headers_of
 from lmi.handler.response_store import keep
@@ -54,6 +55,7 @@ __all__ = [
     "Access",
     "AsyncBatcher",
     "AsyncService",
+    "Chunks",
     "Deferred",
     "Exchange",
     "Exposition",
@@ -86,6 +88,7 @@ __all__ = [
     "dialect_of",
     "djl_request_of",
     "djl_worker",
+    "dynamic_batch",
     "frame_of_exchange",
     "frame_of_response",
     "headers_of",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 
-from lmi.handler.djl.async_mode import TRACKING_ID
+from lmi.handler.djl.modes.async_mode import TRACKING_ID
 
 __all__ = ["Told", "outputs_of"]
 

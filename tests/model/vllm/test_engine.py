@@ -316,8 +316,8 @@ IN_STEP: dict[str, tuple[str, str, dict[str, Any]]] = {
     "detokenizer": ("lmi.model.text.detokenizer:Detokenizer", "push", {}),
     "detokenizer: a panic": ("lmi.model.text.detokenizer:Detokenizer", "push", {}),
     "stop strings": ("lmi.model.text.detokenizer:StopFinder", "take", {"stop": ("zq",)}),
-    "log-probabilities": ("lmi.model.vllm.sequence", "entries", {"logprobs": 2}),
-    "the prompt": ("lmi.model.vllm.sequence:SequenceGroup", "begin", {"prompt_logprobs": 2}),
+    "log-probabilities": ("lmi.model.vllm.sequences.sequence", "entries", {"logprobs": 2}),
+    "the prompt": ("lmi.model.vllm.sequences.group:SequenceGroup", "begin", {"prompt_logprobs": 2}),
     "beams": ("lmi.model.search.beam:BeamSearch", "advance", {"beams": Beams(width=2)}),
 }
 """What fails in a step: a function or a class's method, of the first object that it is called of; the sampling that

@@ -182,7 +182,7 @@ async def test_a_prompt_in_pieces_is_what_it_is_in_one(
     ids = [5 + place % 600 for place in range(length)]
     seen: list[list[EngineEvent]] = []
     for piece in (64, 10**9):
-        monkeypatch.setattr("lmi.model.vllm.sequence.PIECE", piece)
+        monkeypatch.setattr("lmi.model.vllm.sequences.group.PIECE", piece)
         engine, client = engine_spoken_for(settings)
         await add(engine, 1, asked(tuple(ids), prompt_logprobs=width, echo=True, n=2, temperature=1.0))
         first, second = (request.request_id for request in client.requests)

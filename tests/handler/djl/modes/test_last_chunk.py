@@ -9,9 +9,9 @@ from contextlib import contextmanager
 
 import pytest
 
-from lmi.handler.djl.last_chunk import LastChunkApart
+from lmi.handler.djl.modes.last_chunk import LastChunkApart
 
-from ...kit.rows import each_row
+from ....kit.rows import each_row
 
 LAST = b"\0" + bytes(4)
 

@@ -17,11 +17,11 @@ import time
 from collections import deque
 from collections.abc import Sequence
 
-from ...formatters import Request
-from ...model.errors import GenerationError
-from ..exchange import Exchange
-from ..service import Service
-from .frames import NOTHING, Frame, frame_of_exchange, frame_of_fault
+from ....formatters import Request
+from ....model.errors import GenerationError
+from ...exchange import Exchange
+from ...service import Service
+from ..frames import NOTHING, Frame, frame_of_exchange, frame_of_fault
 
 __all__ = ["RollingBatch"]
 

@@ -8,115 +8,23 @@ vLLM is asked for token ids only: text, stop strings and each token's exact piec
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 
-from ..events import LOWEST_LOGPROB, Delta, EngineEvent, Finish, FinishReason, Prefill, Started, Token, TopToken
-from ..generation import Generation, Sampling
-from ..text.answers.parsers import Splitter
-from ..text.answers.splitting import AnswerSplitter, split, split_whole
-from ..text.answers.text_splitter import TextSplitter
-from ..text.detokenizer import Detokenizer, StopFinder
-from ..text.prompt_pieces import PIECE
-from ..text.response_limit import TOKEN, too_long, weight
-from ..text.tokenizer import Tokenizer
-from .core_outputs import Prompt, chosen, entries
-from .guides.faults import Guide
+from ...events import Delta, Finish, FinishReason, Token
+from ...text.answers.parsers import Splitter
+from ...text.answers.splitting import AnswerSplitter, split, split_whole
+from ...text.answers.text_splitter import TextSplitter
+from ...text.detokenizer import Detokenizer, StopFinder
+from ..core_outputs import chosen, entries
+from .group import SequenceGroup
+from .likeliest import finite, likeliest
 
-__all__ = ["GuidedSequence", "OutputSequence", "SequenceGroup"]
+__all__ = ["GuidedSequence", "OutputSequence"]
 
 WHOLE_INTERVAL = 256
 """Tokens of which an answer that is not streamed makes its text at once: cheaper than one by one."""
-
-
-class SequenceGroup:
-    """What the sequences of one generation share, and which of them still run."""
-
-    __slots__ = (
-        "_longest",
-        "_size",
-        "_weight",
-        "ends",
-        "generation",
-        "guide",
-        "held",
-        "number",
-        "prompt_ids",
-        "running",
-        "sampling",
-        "started",
-        "tokenizer",
-    )  # fmt: skip
-
-    def __init__(
-        self,
-        number: int,
-        generation: Generation,
-        sampling: Sampling,
-        prompt_ids: list[int],
-        tokenizer: Tokenizer,
-        ends: frozenset[int],
-        longest: int,
-        guide: Guide | None = None,
-    ) -> None:
-        """`sampling` is the generation's, with what its chat template asks for; `ends` are the ids with which the model
-        ends; an answer that is not streamed may come to `longest` bytes (text/response_limit.py).
-        """
-        self.number = number
-        self.generation = generation
-        self.sampling = sampling
-        self.prompt_ids = prompt_ids
-        self.tokenizer = tokenizer
-        self.ends = ends
-        self.guide = guide
-        """What their texts must match."""
-        self.running: set[str] = set()
-        """By their vLLM requests' names."""
-        self.started = False
-        self.held: list[EngineEvent] = []
-        """What other sequences have brought before the first one, whose outputs alone tell of the prompt."""
-        self._longest = longest
-        self._weight = 0 if generation.stream else weight(generation)
-        self._size = 0
-
-    def weigh_kept(self) -> None:
-        """Counts each token as one that is kept, though it is not shown."""
-        self._weight = max(self._weight, 0 if self.generation.stream else TOKEN)
-
-    @property
-    def shows_prompt(self) -> bool:
-        """Whether text or tokens of the prompt are wanted, which takes long to make of a long one."""
-        return self.generation.echo or self.sampling.prompt_logprobs is not None
-
-    def begin(self, prompt: Prompt) -> Iterator[Prefill | Started]:
-        """The first events, made one by one: the prompt's tokens in pieces, each with its likeliest ones; the first
-        token has no log-probability.
-        """
-        ids, tokenizer = self.prompt_ids, self.tokenizer
-        text = tokenizer.joined(ids) if self.generation.echo else ""
-        wanted = self.sampling.prompt_logprobs or 0
-        decode = tokenizer.stream([], False, True)
-        tokens: list[Token] = []
-        ranks: list[int | None] = []
-        for token_id, entry in zip(ids if prompt.logprobs else (), prompt.logprobs, strict=True):
-            if len(tokens) * (1 + wanted) >= PIECE:
-                yield Prefill(tuple(tokens), tuple(ranks))
-                tokens, ranks = [], []
-            logprob = _finite(entry[token_id].logprob) if entry else None
-            likeliest = _likeliest(entry, wanted, tokenizer) if entry else ()
-            tokens.append(Token(token_id, decode(token_id), logprob, token_id in tokenizer.special_ids, likeliest))
-            ranks.append(entry[token_id].rank if entry else None)
-        shown = tuple(ids) if self.generation.prompt_ids else ()
-        yield Started(len(ids), prompt.cached_tokens, tuple(tokens), text, tuple(ranks), prompt_ids=shown)
-
-    def count(self, tokens: int) -> None:
-        """Counts new tokens of an answer that is not streamed; raises ParameterError where it becomes too long."""
-        self._size += self._weight * tokens
-        if self._size > self._longest:
-            raise too_long(self._size, self._longest)
 
 
 class OutputSequence:
@@ -302,15 +210,15 @@ class OutputSequence:
             return
         with_bytes = self.group.generation.token_bytes
         for position, (token_id, entry) in enumerate(zip(ids, logprobs, strict=True), 1):
-            logprob = _finite(entry if type(entry) is float else entry[token_id].logprob)
+            logprob = finite(entry if type(entry) is float else entry[token_id].logprob)
             self._cumulative += logprob
             special = token_id in special_ids
             if wanted == 0 and not with_bytes:
                 stopped = push(token_id, logprob, special, hidden=position == hidden_at)
             else:
-                likeliest = _likeliest(entry, wanted, tokenizer, with_bytes)
+                top = likeliest(entry, wanted, tokenizer, with_bytes)
                 raw = tokenizer.raw(token_id) if with_bytes else b""
-                stopped = push(token_id, logprob, special, likeliest, raw, hidden=position == hidden_at)
+                stopped = push(token_id, logprob, special, top, raw, hidden=position == hidden_at)
             if stopped:
                 return
 
@@ -355,25 +263,3 @@ class GuidedSequence(OutputSequence):
         """As an OutputSequence's."""
         self.taken += output.new_token_ids
         return OutputSequence.grow(self, output)
-
-
-def _likeliest(entry: Any, wanted: int, tokenizer: Tokenizer, with_bytes: bool = False) -> tuple[TopToken, ...]:
-    """The `wanted` most likely tokens of a position; `entry` has what is known of each, by its id."""
-    if not wanted:
-        return ()
-    best = sorted(entry.items(), key=lambda item: item[1].logprob, reverse=True)[:wanted]
-    return tuple(
-        TopToken(
-            token_id,
-            tokenizer.piece(token_id),
-            _finite(known.logprob),
-            tokenizer.raw(token_id) if with_bytes else b"",
-            token_id in tokenizer.special_ids,
-        )
-        for token_id, known in best
-    )
-
-
-def _finite(logprob: float) -> float:
-    """JSON has no infinity: LOWEST_LOGPROB stands for it."""
-    return logprob if math.isfinite(logprob) and logprob > LOWEST_LOGPROB else LOWEST_LOGPROB

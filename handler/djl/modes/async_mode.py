@@ -15,10 +15,10 @@ import contextlib
 from collections import deque
 from collections.abc import AsyncIterator
 
-from ...formatters import Request, Response
-from ..exchange import Exchange
-from ..service import Service
-from .frames import (
+from ....formatters import Request, Response
+from ...exchange import Exchange
+from ...service import Service
+from ..frames import (
     MIN_AGE_S,
     NOTHING,
     Frame,

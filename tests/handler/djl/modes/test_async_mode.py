@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from lmi.handler.djl import async_mode as courier
-from lmi.handler.djl.async_mode import AsyncBatcher
+from lmi.handler.djl.modes import async_mode as courier
+from lmi.handler.djl.modes.async_mode import AsyncBatcher
 
-from ...kit.api.errors import UnavailableError
-from ...kit.api.handler import Exchange, Frame, frame_of_exchange, started_service
-from ...kit.api.types import Delta, Failed, Finish, Generation, Request, Sink, Started, Token
-from ...kit.djl.outputs import Told, outputs_of
-from ...kit.user_code.engine import ScriptedEngine
+from ....kit.api.errors import UnavailableError
+from ....kit.api.handler import Exchange, Frame, frame_of_exchange, started_service
+from ....kit.api.types import Delta, Failed, Finish, Generation, Request, Sink, Started, Token
+from ....kit.djl.outputs import Told, outputs_of
+from ....kit.user_code.engine import ScriptedEngine
 
 pytestmark = pytest.mark.anyio
 

@@ -9,14 +9,14 @@ from collections.abc import Callable
 
 import pytest
 
-from lmi.handler.djl import rolling_batch as rolling
-from lmi.handler.djl.rolling_batch import RollingBatch
+from lmi.handler.djl.modes import rolling_batch as rolling
+from lmi.handler.djl.modes.rolling_batch import RollingBatch
 
-from ...kit.api.handler import NO_FRAME as NOTHING
-from ...kit.api.handler import Frame, started_service
-from ...kit.api.types import Delta, Finish, Request, Started, Token
-from ...kit.user_code.engine import ScriptedEngine
-from ...kit.waiting import until
+from ....kit.api.handler import NO_FRAME as NOTHING
+from ....kit.api.handler import Frame, started_service
+from ....kit.api.types import Delta, Finish, Request, Started, Token
+from ....kit.user_code.engine import ScriptedEngine
+from ....kit.waiting import until
 
 STREAM = Request(b'{"inputs": "Hi", "stream": true}')
 

@@ -17,14 +17,14 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ...formatters import Request, Response, refusal
-from ...model.errors import GenerationError, TimeLimitError, UnsupportedError
-from ...model.options import Settings
-from ..exchange import Exchange
-from ..headers import headers_of
-from ..service import Service
+from ....formatters import Request, Response, refusal
+from ....model.errors import GenerationError, TimeLimitError, UnsupportedError
+from ....model.options import Settings
+from ...exchange import Exchange
+from ...headers import headers_of
+from ...service import Service
+from ..frames import FIELD, next_slice
 from .call_limit import NextCall
-from .frames import FIELD, next_slice
 
 __all__ = ["Chunks", "PlainBatch", "Whole"]
 

@@ -6,9 +6,9 @@ import socket
 
 import pytest
 
-from lmi.handler.djl.call_limit import NextCall, call_limit, start_limit
+from lmi.handler.djl.modes.call_limit import NextCall, call_limit, start_limit
 
-from ...kit.rows import each_row
+from ....kit.rows import each_row
 
 
 @each_row(

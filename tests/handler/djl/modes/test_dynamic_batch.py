@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from lmi.handler.djl.dynamic_batch import Chunks, PlainBatch, Whole
+from lmi.handler.djl.modes.dynamic_batch import Chunks, PlainBatch, Whole
 
-from ...kit.api.handler import Exchange
-from ...kit.api.types import Delta, Finish, Generation, Request, Sink, Started, Token
-from ...kit.user_code.service import ScriptedService
+from ....kit.api.handler import Exchange
+from ....kit.api.types import Delta, Finish, Generation, Request, Sink, Started, Token
+from ....kit.user_code.service import ScriptedService
 
 END = Finish("eos", generated_tokens=1)
 LIMIT = 0.001
