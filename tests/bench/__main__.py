@@ -62,8 +62,8 @@ def _add_arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument("--url", action="append", default=[], metavar="[NAME=]URL", help="a server that runs already")
     command.add_argument(
         "--dialect",
-        choices=("lmi", "openai", "text"),
-        help="only the workloads of one dialect; text: of OpenAI's completions",
+        choices=("lmi", "openai", "text", "tools"),
+        help="only the workloads of one dialect; text: of OpenAI's completions; tools: of chats that may call one",
     )
     command.add_argument(
         "--workload",
@@ -81,6 +81,7 @@ def _add_arguments(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument("--connections", default="1,16,64,256")
     command.add_argument("--tokens", type=int, default=100, help="tokens of every answer")
+    command.add_argument("--words", type=int, default=0, help="further words of every prompt")
     command.add_argument("--rounds", type=int, default=3, help="requests of each connection")
     command.add_argument("--repeat", type=int, default=3, help="runs of everything; the tables show medians")
     command.add_argument("--together", action="store_true", help="start all layers at once and let them take turns")

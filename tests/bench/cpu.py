@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-__all__ = ["OTHERS", "measured", "memory", "process_roles"]
+__all__ = ["OTHERS", "measured", "memory", "process_roles", "tree_memory"]
 
 OTHERS = "others"
 """All processes that are not measured."""
@@ -53,6 +53,15 @@ def process_roles(pid: int) -> Iterator[tuple[Any, str]]:
         for process in [root, *root.children(recursive=True)]:
             with suppress(psutil.Error):
                 yield process, _role(process.cmdline(), process == root)
+
+
+def tree_memory(pid: int) -> dict[str, int]:
+    """Bytes that a process and its descendants have of their own, by what they are; see `memory`."""
+    found: dict[str, int] = {}
+    for process, role in process_roles(pid):
+        with suppress(OSError):
+            found[role] = found.get(role, 0) + memory(process.pid)[1]
+    return found
 
 
 def memory(pid: int) -> tuple[int, int]:

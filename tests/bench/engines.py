@@ -18,7 +18,7 @@ from lmi.model.errors import StartError
 from lmi.model.options import Settings
 from lmi.model.process.group import PROCESS_GROUP
 
-from .cpu import measured
+from .cpu import measured, tree_memory
 from .figures import Measured, Timed
 from .process import end, tail
 from .workloads import Workload
@@ -96,6 +96,10 @@ class FloorLayer:
     def cpu(self) -> AbstractContextManager[dict[str, float]]:
         """Of vLLM's front and of its core."""
         return measured([self._process.pid] if self._process else [])
+
+    def memory(self) -> dict[str, int]:
+        """Of the same."""
+        return tree_memory(self._process.pid) if self._process else {}
 
     def stop(self) -> None:
         """Ends the process and its engine."""

@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 from lmi.model.errors import StartError
 from lmi.model.process.group import PROCESS_GROUP
 
-from .cpu import measured
+from .cpu import measured, tree_memory
 from .figures import GENERATOR, Measured, Timed
 from .load import Answered, run_load
 from .process import end, tail
@@ -45,6 +45,10 @@ class Layer(Protocol):
 
     def cpu(self) -> AbstractContextManager[dict[str, float]]:
         """CPU seconds that its processes use meanwhile, by what they are; nothing where they are not known."""
+        ...
+
+    def memory(self) -> dict[str, int]:
+        """Bytes that its processes have of their own, by what they are; nothing where they are not known."""
         ...
 
     def stop(self) -> None: ...
@@ -97,6 +101,10 @@ class UrlLayer:
     def cpu(self) -> AbstractContextManager[dict[str, float]]:
         """Nothing."""
         return measured()
+
+    def memory(self) -> dict[str, int]:
+        """Nothing."""
+        return {}
 
     def stop(self) -> None:
         """It is not ours to end."""
@@ -156,6 +164,10 @@ class CommandLayer(UrlLayer):
     def cpu(self) -> AbstractContextManager[dict[str, float]]:
         """Of the command's process and all that it started."""
         return measured([self._process.pid] if self._process else [])
+
+    def memory(self) -> dict[str, int]:
+        """Of the same."""
+        return tree_memory(self._process.pid) if self._process else {}
 
     def stop(self) -> None:
         if self._process is not None:

@@ -19,11 +19,13 @@ import msgspec
 
 from .figures import GENERATOR, GENERATOR_LIMIT, Figures
 
-__all__ = ["idle_table", "notes", "table", "write_json"]
+__all__ = ["Idle", "Memory", "idle_table", "memory_table", "notes", "table", "write_json"]
 
 Key = tuple[str, str, int]
 Idle = Mapping[str, Mapping[str, float]]
 """Cores that each process of a layer uses while nothing is asked of it."""
+Memory = Mapping[str, Mapping[str, int]]
+"""Bytes of each process of a layer that no file backs, once all has been asked."""
 
 COLUMNS = (
     "workload", "connections", "layer", "tokens/s", "ratio (lowest-highest)", "TTFT p50 / p99, ms", "more, ms",
@@ -102,6 +104,15 @@ def idle_table(idle: Idle) -> str:
     for layer, used in idle.items():
         shown = ", ".join(f"{role} {100 * cores:.2f}" for role, cores in sorted(used.items()))
         rows.append((layer, shown or "0.00"))
+    return _markdown(rows)
+
+
+def memory_table(used: Memory) -> str:
+    """Markdown: what the processes of each layer have for themselves."""
+    rows = [("memory", "MiB")]
+    for layer, processes in used.items():
+        if processes:
+            rows.append((layer, ", ".join(f"{role} {size >> 20:,}" for role, size in sorted(processes.items()))))
     return _markdown(rows)
 
 

@@ -28,7 +28,7 @@ from .cpu import OTHERS
 from .engines import FloorLayer
 from .figures import Figures
 from .layers import CommandLayer, Layer, UrlLayer
-from .report import idle_table, notes, table, write_json
+from .report import Idle, Memory, idle_table, memory_table, notes, table, write_json
 from .turns import Turns
 from .workloads import ALL, WORKLOADS
 
@@ -72,6 +72,7 @@ def _bench(arguments: argparse.Namespace, overrides: dict[str, str]) -> None:
     if not workloads or set(arguments.workload) - set(names):
         raise OptionError(f"--workload: expected some of {', '.join(names)}, got {arguments.workload}", "workload")
     runs: list[Figures] = []
+    used: dict[str, dict[str, int]] = {}
     idle: dict[str, dict[str, float]] = {}
     with tempfile.TemporaryDirectory(prefix="lmi-bench-") as folder:
         layers = list(_layers(arguments, overrides, Path(folder)))
@@ -83,9 +84,10 @@ def _bench(arguments: argparse.Namespace, overrides: dict[str, str]) -> None:
                     stack.callback(layer.stop)
                     layer.start()
                 runs += turns.of(group)
+                used |= {layer.name: layer.memory() for layer in group}
                 if arguments.idle:
                     idle |= _idle(group, arguments.idle)
-    _report(runs, idle, arguments)
+    _report(runs, used, idle, arguments)
     for broken in turns.broken:
         print(f"\nThis run broke off and was made again: {broken}")
     lost = sum(run.lost for run in runs)
@@ -93,8 +95,9 @@ def _bench(arguments: argparse.Namespace, overrides: dict[str, str]) -> None:
         raise OptionError(f"{lost:,} tokens were lost")
 
 
-def _report(runs: Sequence[Figures], idle: dict[str, dict[str, float]], arguments: argparse.Namespace) -> None:
+def _report(runs: Sequence[Figures], used: Memory, idle: Idle, arguments: argparse.Namespace) -> None:
     print(table(runs))
+    print("\n" + memory_table(used))
     if idle:
         print("\n" + idle_table(idle))
     for note in notes(runs):
@@ -103,8 +106,8 @@ def _report(runs: Sequence[Figures], idle: dict[str, dict[str, float]], argument
     middle = others[len(others) // 2]
     print(f"\nBeside the bench {middle:.2f} cores were busy in the median run, {others[-1]:.2f} at most.")
     if arguments.output:
-        asked = {name: getattr(arguments, name) for name in ("tokens", "rounds", "repeat", "together")}
-        write_json(arguments.output.with_suffix(".json"), runs, idle, asked)
+        asked = {name: getattr(arguments, name) for name in ("tokens", "words", "rounds", "repeat", "together")}
+        write_json(arguments.output.with_suffix(".json"), runs, idle, {**asked, "memory": used})
 
 
 def _numbers(text: str) -> list[int]:

@@ -43,6 +43,7 @@ class Turns:
         self._tokens: int = arguments.tokens
         self._rounds: int = arguments.rounds
         self._repeat: int = arguments.repeat
+        self._words: int = arguments.words
         self._say = say
         self._total = len(layers) * self._repeat * len(workloads) * len(connections)
         self._done = 0
@@ -60,13 +61,13 @@ class Turns:
             for number, workload in enumerate(self._workloads):
                 # What is compiled or allocated at first use is not measured: Java compiles what has run ten thousand
                 # times, and a frame costs it three times as much before.
-                self._whole(layer, workload, prompts(4 * few, 999_000 - 1000 * number), few)
+                self._whole(layer, workload, prompts(4 * few, 999_000 - 1000 * number, self._words), few)
         first = 0
         for repeat in range(self._repeat):
             for workload in self._workloads:
                 for connections in self._connections:
                     requests = max(connections * self._rounds, min(connections * 6, 96))
-                    asked = prompts(requests, first)
+                    asked = prompts(requests, first, self._words)
                     first += requests
                     # In another order each time: whoever comes first gains or loses nothing by it.
                     start = repeat % len(layers)

@@ -46,9 +46,10 @@ class Workload:
         return body | {"adapters": self.adapters[number % len(self.adapters)]} if self.adapters else body
 
 
-def prompts(number: int, first: int = 0) -> list[str]:
-    """So many prompts of the same length that differ from their first token on."""
-    return [f"{index:06d} is a number. Count up from it." for index in range(first, first + number)]
+def prompts(number: int, first: int = 0, words: int = 0) -> list[str]:
+    """So many prompts of the same length that differ from their first token on, each with so many words more."""
+    more = " one" * words
+    return [f"{index:06d} is a number. Count up from it.{more}" for index in range(first, first + number)]
 
 
 def _lmi(prompt: str, tokens: int, stream: bool) -> Body:
@@ -65,6 +66,12 @@ def _chat(prompt: str, tokens: int, stream: bool) -> Body:
         "stream": stream,
     }
     return {**asked, "stream_options": {"include_usage": True}} if stream else asked
+
+
+def _tools(prompt: str, tokens: int, stream: bool) -> Body:
+    schema = {"type": "object", "properties": {"number": {"type": "string"}}, "required": ["number"]}
+    function = {"name": "count", "description": "Counts up from a number.", "parameters": schema}
+    return {**_chat(prompt, tokens, stream), "tools": [{"type": "function", "function": function}]}
 
 
 def _text(prompt: str, tokens: int, stream: bool) -> Body:
@@ -125,9 +132,13 @@ def _generated(body: bytes) -> str:
     return str(_whole(body).get("generated_text") or "")
 
 
-def _contents(body: bytes, part: str) -> str:
+def _contents(body: bytes, part: str, field: str = "content") -> str:
     choices = (choice for document in _documents(body) for choice in document.get("choices") or ())
-    return "".join(str((choice.get(part) or {}).get("content") or "") for choice in choices)
+    return "".join(str((choice.get(part) or {}).get(field) or "") for choice in choices)
+
+
+def _thoughts(body: bytes, part: str) -> str:
+    return _contents(body, part, "reasoning") + _contents(body, part)
 
 
 def _texts(body: bytes) -> str:
@@ -138,6 +149,7 @@ def _texts(body: bytes) -> str:
 TOKEN = re.compile(rb'"token": ?\{')
 CONTENT = re.compile(rb'"content": ?"(?!")')
 """Not of a chunk that only has a role."""
+THOUGHT = re.compile(rb'"(?:reasoning|content)": ?"(?!")')
 TEXT = re.compile(rb'"text": ?"(?!")')
 GENERATED = re.compile(rb'"generated_text":')
 USAGE = re.compile(rb'"usage":')
@@ -164,8 +176,16 @@ TEXT_WHOLE = Workload(
     "text whole", "text", False, False, lambda text, n: _text(text, n, False), USAGE, _usage, _texts,
     path="/completions",
 )  # fmt: skip
+TOOLS_STREAM = Workload(
+    "chat stream, tools", "tools", True, False, lambda text, n: _tools(text, n, True), THOUGHT, _streamed_usage,
+    lambda body: _thoughts(body, "delta"), path="/chat/completions",
+)  # fmt: skip
+TOOLS_WHOLE = Workload(
+    "chat whole, tools", "tools", False, False, lambda text, n: _tools(text, n, False), USAGE, _usage,
+    lambda body: _thoughts(body, "message"), path="/chat/completions",
+)  # fmt: skip
 WORKLOADS: tuple[Workload, ...] = (LMI_STREAM, LMI_WHOLE, CHAT_STREAM, CHAT_WHOLE)
-ALL: tuple[Workload, ...] = (*WORKLOADS, TEXT_STREAM, TEXT_WHOLE)
+ALL: tuple[Workload, ...] = (*WORKLOADS, TEXT_STREAM, TEXT_WHOLE, TOOLS_STREAM, TOOLS_WHOLE)
 """With those that are to be named."""
 
 

@@ -95,7 +95,7 @@ class _Breaking:
 
 def test_a_run_that_broke_off_is_made_again_and_told_of() -> None:
     layer: Any = _Breaking()
-    asked = Namespace(tokens=4, rounds=1, repeat=1)
+    asked = Namespace(tokens=4, words=0, rounds=1, repeat=1)
     turns = Turns([LMI_STREAM], [2], asked, [layer], lambda _: None)
     (found,) = turns.of([layer])
     assert found.tokens == found.requests * 4
@@ -222,7 +222,8 @@ def test_every_layer(demo_model: Path, tmp_path: Path) -> None:
         # A short run may take less than a tick of a process's clock, which is a hundredth of a second: not all of them.
         used = {role for one in runs if one["layer"] == layer for role, seconds in one["cpu"].items() if seconds > 0}
         assert processes <= used <= processes | {"engine core", GENERATOR, "host"}, layer
-    assert set(result["idle"]) == set(layers)
-    for layer in layers:
-        assert done.stdout.count(f"| {layer} |") == len(WORKLOADS) * len(CONNECTIONS) + 1
+    assert set(result["idle"]) == set(result["memory"]) == set(layers)
+    for layer, processes in layers.items():
+        assert processes <= {role for role, size in result["memory"][layer].items() if size > 10 << 20}
+        assert done.stdout.count(f"| {layer} |") == len(WORKLOADS) * len(CONNECTIONS) + 2
     assert f"[{len(runs)}/{len(runs)}, 0 min left]" in done.stderr
