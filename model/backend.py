@@ -38,7 +38,8 @@ class BackendBase(Protocol):
     One that has adapters has an attribute `adapters`, an AdapterLoader (model/adapters/adapter.py); one that has
     metrics of its own, a method `metrics(content_type) -> bytes` for Prometheus, which is called on another thread. One
     that can tell a prompt's tokens has a method `tokenize(generation, images=()) -> Started`, which is called instead
-    of `prepare`, and on its threads, where nothing else is wanted (Generation.tokenize).
+    of `prepare`, and on its threads, where nothing else is wanted (Generation.tokenize). One that can let a
+    stream's text gather has a method `gather(seconds)` (Engine.gather).
     """
 
     @property

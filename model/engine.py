@@ -138,6 +138,12 @@ class Engine(Protocol):
         """Ends generations; nothing more comes of them. Unknown tickets are ignored."""
         ...
 
+    def gather(self, seconds: float) -> None:
+        """Has streams that show no single tokens bring nothing for so many seconds after each Delta: for a host that is
+        behind. An engine that has been rebuilt, or cannot do so, brings all as it comes.
+        """
+        ...
+
     def deliver(self, sink: Sink, event: EngineEvent) -> None:
         """Delivers `event` to a sink that the engine does not tell of it, never while another thread delivers one.
 

@@ -185,7 +185,7 @@ class LocalServer:
         opened = self._streams.open(request)
         if opened.exchange.finished and not opened.exchange.call.streamed:
             return _http_answer(opened.exchange)
-        return StreamResponse(opened, timeout + ERROR_GRACE_S, merge=self._service.settings.merge_records)
+        return StreamResponse(opened, timeout + ERROR_GRACE_S, merge=self._service.settings.merge_records == "true")
 
     def _refusal(self, http: HttpRequest, request: Request, way: Way) -> LmiError | None:
         """Why the request is not served, as far as that is known without its body."""
@@ -219,7 +219,7 @@ class LocalServer:
             return None
         noted = partial(self.requests.note, "POST", head.path)
         timeout = settings.limits.request_timeout + ERROR_GRACE_S
-        answer = Answer(connection, request_id, timeout, noted, merge=settings.merge_records)
+        answer = Answer(connection, request_id, timeout, noted, merge=settings.merge_records == "true")
         connection.answer = answer
         try:
             self._streams.start(request, answer)

@@ -193,10 +193,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         "Accept typical_p on vLLM; `auto`: unless it slows down other requests.",
     )] = "auto"
     enable_streaming: bool = False
-    reasoning_content: Annotated[
-        bool, Option("Whether a chat's reasoning is also sent by its older name, `reasoning_content`.")
-    ] = True
-    merge_records: Annotated[bool, Option("Whether one chunk of a stream may contain several records.")] = False
+    reasoning_content: Annotated[bool, Option(
+        "Whether a chat's reasoning is also sent by its older name, `reasoning_content`.")] = True
+    merge_records: Annotated[Literal["auto", "true", "false"], Option(
+        "Whether chunks of a stream may be fewer and longer; `auto`: those of text, while Java is behind.")] = "auto"
     log_requests: Annotated[Literal["false", "summary", "true"], Option(
         "Log a line for each request; `true` also logs prompts and responses.",
     )] = "false"

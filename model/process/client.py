@@ -36,6 +36,7 @@ from .messages import (
     BadMessage,
     EngineFailed,
     FromEngine,
+    Gather,
     Ready,
     Release,
     Scraped,
@@ -205,6 +206,13 @@ class EngineClient:
         running = tuple(ticket for ticket in tickets if child.sinks.pop(ticket, None) is not None)
         if running:
             child.abort(running)
+
+    def gather(self, seconds: float) -> None:
+        """Has the text of streams gather."""
+        child = self._child
+        if child is not None:
+            with contextlib.suppress(OSError):
+                child.channel.post(Gather(seconds))
 
     def deliver(self, sink: Sink, event: EngineEvent) -> None:
         """Delivers `event` to a sink that no step tells of it."""

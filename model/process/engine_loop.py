@@ -32,6 +32,7 @@ from .messages import (
     AdapterOutcome,
     Add,
     BadMessage,
+    Gather,
     Release,
     RemoveAdapter,
     Scrape,
@@ -71,6 +72,7 @@ class EngineLoop:
         self._channel = channel
         stepped = cast(Backend, backend) if hasattr(backend, "step") else None
         self._metrics: Callable[[str], bytes] | None = getattr(backend, "metrics", None)
+        self._gather: Callable[[float], None] | None = getattr(backend, "gather", None)
         self._backend = cast(AsyncBackend, backend) if stepped is None else Stepper(stepped, self._tell_refused)
         self._loop = asyncio.get_running_loop()
         self._idle_beat = min(IDLE_BEAT_S, stall_timeout / 4) or IDLE_BEAT_S
@@ -237,6 +239,9 @@ class EngineLoop:
                 self._preparer.take(message.number, message.generation)
             elif isinstance(message, Release):
                 self._call(self._release, message.numbers)
+            elif isinstance(message, Gather):
+                if self._gather is not None:
+                    self._call(self._gather, message.seconds)
             elif isinstance(message, SetAdapter):
                 if self._residents is not None:
                     self._call(self._residents.set, message.adapter)

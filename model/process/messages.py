@@ -25,6 +25,7 @@ __all__ = [
     "BadMessage",
     "EngineFailed",
     "FromEngine",
+    "Gather",
     "Ready",
     "Release",
     "RemoveAdapter",
@@ -66,6 +67,12 @@ class Abort(msgspec.Struct, array_like=True, frozen=True, tag=True):
     numbers: tuple[int, ...]
 
 
+class Gather(msgspec.Struct, array_like=True, frozen=True, tag=True):
+    """Have the text of streams gather (Engine.gather)."""
+
+    seconds: float
+
+
 class SetAdapter(msgspec.Struct, array_like=True, frozen=True, tag=True):
     """Register an adapter, or pin one that is registered. AdapterOutcome answers it."""
 
@@ -84,7 +91,7 @@ class Scrape(msgspec.Struct, array_like=True, frozen=True, tag=True):
     content_type: str
 
 
-ToEngine = Start | Add | Release | Abort | SetAdapter | RemoveAdapter | Scrape
+ToEngine = Start | Add | Release | Abort | Gather | SetAdapter | RemoveAdapter | Scrape
 
 
 class BadMessage(NamedTuple):

@@ -27,6 +27,7 @@ from .core_outputs import Prompt, entries, prompt_of
 from .request.beams import BeamLimits
 from .request.requests import Prepared
 from .sequences.group import SequenceGroup
+from .sequences.pace import Pace
 from .sequences.sequence import OutputSequence
 
 __all__ = ["BeamRuns"]
@@ -176,7 +177,7 @@ def _answer(run: BeamRun) -> list[Delta]:
 
 
 def _sequence(run: BeamRun, index: int, hypothesis: Hypothesis, **finish: Any) -> Delta:
-    sequence = OutputSequence("", index, run.group, run.splitters[index], interval=1)
+    sequence = OutputSequence("", index, run.group, run.splitters[index], Pace(1))
     reason = "stop" if hypothesis.ending == "end" else "length"
     # A stop string that the text as a whole has not, though its end seemed to, is a stop all the same.
     ended = "repetition" if hypothesis.ending == "stop" else reason

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -33,6 +34,7 @@ from .request.beams import BeamLimits
 from .request.requests import Prepared, Requests
 from .request.sampling import LIMITS
 from .sequences.group import SequenceGroup
+from .sequences.pace import Pace
 from .sequences.sequence import GuidedSequence, OutputSequence
 from .setup.cache_room import tell_room
 from .start import start
@@ -61,7 +63,8 @@ class VllmEngine:
         import vllm
 
         self._connected = core.vllm_config.kv_transfer_config is not None
-        self._interval: int = core.vllm_config.scheduler_config.stream_interval
+        interval: int = core.vllm_config.scheduler_config.stream_interval
+        self._token_pace, self._text_pace = Pace(interval), Pace(interval)
         self._tokenizer, self._ends = tokens_of(core.get_tokenizer()), core.end_ids()
         self._aside = Aside(core.wake, self.abort)
         beams = BeamLimits(core)
@@ -129,6 +132,7 @@ class VllmEngine:
             return
         self._groups[number] = group
         kind = OutputSequence if prepared.guide is None else GuidedSequence
+        pace = self._token_pace if generation.tokens else self._text_pace
         try:
             for index, (request, splitter) in enumerate(zip(prepared.requests, prepared.splitters, strict=True)):
                 name = request.request_id = self._core.name(number, index)
@@ -136,7 +140,7 @@ class VllmEngine:
                 if self._tracing is not None:
                     self._tracing.begin(name, generation, len(prepared.prompt_ids), request.arrival_time)
                 group.running.add(name)
-                self._sequences[name] = kind(name, index, group, splitter, self._interval)
+                self._sequences[name] = kind(name, index, group, splitter, pace)
         except BaseException:
             self.abort([number])
             raise
@@ -159,11 +163,17 @@ class VllmEngine:
             if (group := self._groups.pop(number, None)) is not None:
                 self._drop(group)
 
+    def gather(self, seconds: float) -> None:
+        """Of streams that show no single tokens."""
+        self._text_pace.gather_s = seconds
+
     async def receive(self) -> list[tuple[int, EngineEvent]]:
         """What a step of the core brought; raises when it has ended."""
         events: list[tuple[int, EngineEvent]] = []
         stopped: list[str] = []
-        for output in await self._core.receive():
+        outputs = await self._core.receive()
+        self._text_pace.now = time.monotonic()
+        for output in outputs:
             sequence = self._sequences.get(output.request_id)
             if sequence is None:
                 events += self._beams.read(output)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 from collections import deque
 from collections.abc import AsyncIterator
 
@@ -27,6 +28,7 @@ from ..frames import (
     frame_of_response,
     start_of_output,
 )
+from .gathering import Gathering
 
 __all__ = ["TRACKING_ID", "AsyncBatcher", "message_of_response"]
 
@@ -88,7 +90,8 @@ class AsyncBatcher:
 
     def __init__(self, service: Service) -> None:
         self._service = service
-        self._merge = service.settings.merge_records
+        self._merge = service.settings.merge_records == "true"
+        self._gathering = None if service.settings.merge_records == "false" else Gathering(service.engine, os.getppid())
         self._loop = asyncio.get_running_loop()
         self._fresh: deque[_Sender] = deque()
         self._carrier: _Sender | None = None
@@ -160,6 +163,8 @@ class AsyncBatcher:
 
     def _collect(self) -> bytes:
         """What every request has to say that has something to say."""
+        if self._gathering is not None:
+            self._gathering.look()
         outputs: list[bytes] = []
         now = self._loop.time()
         while self._fresh:

@@ -12,6 +12,7 @@ therefore paced: Java spends at most a quarter of its time on them, and what bec
 from __future__ import annotations
 
 import logging
+import os
 import threading
 import time
 from collections import deque
@@ -22,6 +23,7 @@ from ....model.errors import GenerationError
 from ...exchange import Exchange
 from ...service import Service
 from ..frames import NOTHING, Frame, frame_of_exchange, frame_of_fault
+from .gathering import Gathering
 
 __all__ = ["RollingBatch"]
 
@@ -82,7 +84,8 @@ class RollingBatch:
     def __init__(self, service: Service, poll_timeout: float = POLL_TIMEOUT_S) -> None:
         self._service = service
         self._poll_timeout = poll_timeout
-        self._merge = service.settings.merge_records
+        self._merge = service.settings.merge_records == "true"
+        self._gathering = None if service.settings.merge_records == "false" else Gathering(service.engine, os.getppid())
         self._open: list[_Open] = []
         self._fresh: deque[_Open] = deque()
         """Those of which there may be something to send, some of them more than once."""
@@ -105,6 +108,8 @@ class RollingBatch:
                 self._begin(item)
         if self._merge:
             self._pace(time.monotonic() - self._returned)
+        if self._gathering is not None:
+            self._gathering.look()
         if not self._fresh and self._open:
             with self._condition:
                 self._condition.wait_for(lambda: self._fresh, self._poll_timeout)

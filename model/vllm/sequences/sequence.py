@@ -20,11 +20,12 @@ from ...text.detokenizer import Detokenizer, StopFinder
 from ..core_outputs import chosen, entries
 from .group import SequenceGroup
 from .likeliest import finite, likeliest
+from .pace import Pace
 
 __all__ = ["GuidedSequence", "OutputSequence"]
 
-WHOLE_INTERVAL = 256
-"""Tokens of which an answer that is not streamed makes its text at once: cheaper than one by one."""
+WHOLE = Pace(256)
+"""Of an answer that is not streamed: so many tokens at once are cheaper than one by one."""
 
 
 class OutputSequence:
@@ -38,8 +39,9 @@ class OutputSequence:
         "_cumulative",
         "_due",
         "_ids",
-        "_interval",
         "_logprobs",
+        "_next",
+        "_pace",
         "_plain",
         "_splitter",
         "_stream",
@@ -52,9 +54,9 @@ class OutputSequence:
     )  # fmt: skip
 
     def __init__(
-        self, name: str, index: int, group: SequenceGroup, splitter: AnswerSplitter | None, interval: int
+        self, name: str, index: int, group: SequenceGroup, splitter: AnswerSplitter | None, pace: Pace
     ) -> None:
-        """`name` is its vLLM request's. A stream is sent, and its text made, every `interval` tokens."""
+        """`name` is its vLLM request's. A stream is sent, and its text made, at this pace."""
         generation, sampling = group.generation, group.sampling
         self.name = name
         self.index = index
@@ -88,9 +90,11 @@ class OutputSequence:
         self._splitter = splitter
         self._plain = plain and not kept
         """Whether it is a stream of which text alone is made."""
-        self._interval = interval if stream else WHOLE_INTERVAL
-        self._due = 1 if stream else WHOLE_INTERVAL
+        self._pace = pace if stream else WHOLE
+        self._due = 1 if stream else WHOLE.tokens
         """After how many tokens more text is made: of a stream the first token's at once."""
+        self._next = 0.0
+        """Before when no more text is made, as Pace.now."""
         self._ids: list[int] = []
         """Tokens of which no text has been made."""
         self._logprobs: list[Any] = []
@@ -113,9 +117,11 @@ class OutputSequence:
             ids = output.new_token_ids
             self._ids = self._ids + ids if self._ids else ids
             self._due -= len(ids)
-            if self._due > 0:
+            pace = self._pace
+            if self._due > 0 or pace.now < self._next:
                 return None
-            ids, self._due, self._ids = self._ids, self._interval, []
+            ids, self._due, self._ids = self._ids, pace.tokens, []
+            self._next = pace.now + pace.gather_s
             if self._by_ids is not None:
                 return self._taken_apart(self._by_ids, ids)
             text = self.text.text_of(ids)
@@ -128,12 +134,14 @@ class OutputSequence:
             delta = split(splitter, delta, shown=False)
             return delta if delta.text or delta.calls else None
         self._take(output)
-        if self._due > 0 and not self.searched:
+        pace = self._pace
+        waits = self._due > 0 or pace.now < self._next
+        if waits and not self.searched:
             return None
         self._read()
-        if self._due > 0 or self.stopped:
+        if waits or self.stopped:
             return None
-        self._due = self._interval
+        self._due, self._next = pace.tokens, pace.now + pace.gather_s
         if not self._stream:
             return None
         delta = split(self._splitter, Delta(self.index, *self.text.take()), shown=self.group.generation.tokens)
@@ -252,10 +260,10 @@ class GuidedSequence(OutputSequence):
     __slots__ = ("taken",)
 
     def __init__(
-        self, name: str, index: int, group: SequenceGroup, splitter: AnswerSplitter | None, interval: int
+        self, name: str, index: int, group: SequenceGroup, splitter: AnswerSplitter | None, pace: Pace
     ) -> None:
         """As an OutputSequence."""
-        super().__init__(name, index, group, splitter, interval)
+        super().__init__(name, index, group, splitter, pace)
         self.taken: list[int] = []
         """All tokens so far, which its guide has taken."""
 

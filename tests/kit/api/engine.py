@@ -66,6 +66,7 @@ from lmi.model.vllm.request.prompts.encoding import TextEncoder
 from lmi.model.vllm.request.prompts.plain_chat import PlainChat, plain_chat
 from lmi.model.vllm.request.sampling import TRANSFERS as EXTRA_OF_VLLM
 from lmi.model.vllm.sequences.group import SequenceGroup
+from lmi.model.vllm.sequences.pace import Pace
 from lmi.model.vllm.sequences.sequence import OutputSequence
 from lmi.model.vllm.setup.plugins import registered as registered_parsers
 
@@ -91,6 +92,7 @@ __all__ = [
     "HeldCalls",
     "MediaError",
     "OutputSequence",
+    "Pace",
     "Part",
     "PlainChat",
     "PlainTokens",

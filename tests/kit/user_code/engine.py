@@ -68,6 +68,8 @@ class ScriptedEngine:
         self.sinks: dict[int, Sink] = {}
         self.aborted: list[int] = []
         self.released: list[int] = []
+        self.gathered: list[float] = []
+        """What was asked for by `gather`."""
         self._listeners: list[Listener] = []
         self.adapters = ScriptedAdapters()
 
@@ -97,6 +99,9 @@ class ScriptedEngine:
 
     def abort(self, tickets: Sequence[int]) -> None:
         self.aborted += [ticket for ticket in tickets if self.sinks.pop(ticket, None) is not None]
+
+    def gather(self, seconds: float) -> None:
+        self.gathered.append(seconds)
 
     def die(self, why: str) -> None:
         """Ends what runs, as an engine's end does."""

@@ -80,7 +80,7 @@ TYPED: list[tuple[str, str, str, object]] = [
     ("dialect", "LMI", "dialect", "lmi"),
     ("unknown_parameters", "error", "unknown_parameters", "error"),
     ("server_tools", "error", "server_tools", "error"),
-    ("merge_records", "true", "merge_records", True),
+    ("merge_records", "true", "merge_records", "true"),
     ("enable_streaming", "huggingface", "enable_streaming", True),
     ("task", "text-generation", "task", "generate"),
     ("task", "text-generation", "backend", "vllm"),

@@ -433,3 +433,18 @@ def test_text_alone_that_ends_within_a_character_keeps_what_is_before_it(backend
     texts = [*map(text, run(backend, *asked))]
     for first in range(0, len(texts), 4):
         assert texts[first : first + 4] == texts[first : first + 1] * 4
+
+
+@pytest.mark.parametrize("stop", [(), ("nowhere",)], ids=["text", "stops"])
+def test_streams_of_text_gather_and_those_of_tokens_do_not(backend: Any, stop: tuple[str, ...]) -> None:
+    text = generation(question("endless").prompt, tokens=False, max_tokens=60, stop=stop)
+    shown = generation(question("endless").prompt, max_tokens=60, stop=stop)
+    (at_once,), (tokens_at_once,) = run(backend, text), run(backend, shown)
+    backend.gather(3600.0)
+    try:
+        gathered, with_tokens = run(backend, text, shown)
+    finally:
+        backend.gather(0.0)
+    assert len(deltas(gathered)) == 2, "the first token, and all others with the end"
+    assert "".join(delta.text for delta in deltas(gathered)) == "".join(delta.text for delta in deltas(at_once))
+    assert len(deltas(with_tokens)) == len(deltas(tokens_at_once)) > 10

@@ -9,6 +9,7 @@ from typing import Any
 from ....kit.api.engine import (
     ForcedCalls,
     OutputSequence,
+    Pace,
     PlainTokens,
     Reasoning,
     SequenceGroup,
@@ -70,28 +71,33 @@ def forced() -> TextSplitter:
     return TextSplitter(ForcedCalls(None, str), one_call=False)
 
 
-def answer(splitter: Any, size: int, interval: int, **wanted: Any) -> list[Delta]:
-    """What comes of the words, `size` in each of the core's outputs."""
+def answer(splitter: Any, size: int, interval: int, gather_s: float = 0.0, **wanted: Any) -> list[Delta]:
+    """What comes of the words, `size` in each of the core's outputs, of which one comes a second."""
     tokens, stop = wanted.pop("tokens", False), wanted.pop("stop", ())
     sampling = Sampling(stop=stop)
     generation = Generation(request_id="r", prompt="", sampling=sampling, stream=True, tokens=tokens)
     known: Any = Tokenizer()
     group = SequenceGroup(1, generation, sampling, [1], known, frozenset({END}), 1 << 20)
-    sequence = OutputSequence("r", 0, group, splitter, interval)
+    pace = Pace(interval)
+    pace.gather_s = gather_s
+    sequence = OutputSequence("r", 0, group, splitter, pace)
     ids = list(range(len(WORDS)))
     outputs = [
         SimpleNamespace(new_token_ids=ids[at : at + size], new_logprobs=None, kv_transfer_params=None, stop_reason=None)
         for at in range(0, len(ids), size)
     ]
-    made = [sequence.grow(output) for output in outputs[:-1]]
+    made = []
+    for pace.now, output in enumerate(outputs[:-1], 1000):
+        made.append(sequence.grow(output))
     return [delta for delta in (*made, sequence.end(outputs[-1], "stop")) if delta is not None]
 
 
 @each_row("wanted", [{}, {"tokens": True}, {"stop": ("nowhere",)}], ids=["text", "tokens", "stops"])
+@each_row("gather_s", [0.0, 3.0])
 @each_row("interval", [1, 4])
 @each_row("size", [1, 2, 5])
-def test_reasoning_and_text_are_the_same(size: int, interval: int, wanted: dict[str, Any]) -> None:
-    deltas = answer(reasoning(), size, interval, **wanted)
+def test_reasoning_and_text_are_the_same(size: int, interval: int, gather_s: float, wanted: dict[str, Any]) -> None:
+    deltas = answer(reasoning(), size, interval, gather_s, **wanted)
     assert "".join(delta.reasoning for delta in deltas) == "So it is\nso"
     assert "".join(delta.text for delta in deltas) == "The sun shines.\nIn Paris"
     shown = [*range(len(WORDS))] if "tokens" in wanted else []
@@ -108,3 +114,9 @@ def test_text_in_the_place_of_a_forced_call_is_the_same(size: int, wanted: dict[
     shown = [*range(len(WORDS))] if "tokens" in wanted else []
     assert [token.id for delta in deltas for token in delta.tokens] == shown
     assert [delta.finish.generated_tokens for delta in deltas if delta.finish] == [len(WORDS)]
+
+
+@each_row("stop", [(), ("nowhere",)], ids=["text", "stops"])
+def test_text_gathers_from_the_first_delta_on(stop: tuple[str, ...]) -> None:
+    deltas = answer(None, 1, 1, 5.0, stop=stop)
+    assert [delta.text for delta in deltas] == ["<think>", "So it is\nso", "</think>The sun shines.", "\nIn Paris"]
