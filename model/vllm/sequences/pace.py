@@ -6,7 +6,7 @@ __all__ = ["Pace"]
 
 
 class Pace:
-    """Of all streams of a kind: what they read of it, the engine writes."""
+    """Of all streams of a kind. The engine sets it, its sequences read it."""
 
     __slots__ = ("gather_s", "now", "tokens")
 
