@@ -176,13 +176,13 @@ TEXT_WHOLE = Workload(
     "text whole", "text", False, False, lambda text, n: _text(text, n, False), USAGE, _usage, _texts,
     path="/completions",
 )  # fmt: skip
-TOOLS_STREAM = Workload(
-    "chat stream, tools", "tools", True, False, lambda text, n: _tools(text, n, True), THOUGHT, _streamed_usage,
-    lambda body: _thoughts(body, "delta"), path="/chat/completions",
+TOOLS_STREAM = replace(
+    CHAT_STREAM, name="chat stream, tools", dialect="tools", body=lambda text, n: _tools(text, n, True), mark=THOUGHT,
+    text=lambda body: _thoughts(body, "delta"),
 )  # fmt: skip
-TOOLS_WHOLE = Workload(
-    "chat whole, tools", "tools", False, False, lambda text, n: _tools(text, n, False), USAGE, _usage,
-    lambda body: _thoughts(body, "message"), path="/chat/completions",
+TOOLS_WHOLE = replace(
+    CHAT_WHOLE, name="chat whole, tools", dialect="tools", body=lambda text, n: _tools(text, n, False),
+    text=lambda body: _thoughts(body, "message"),
 )  # fmt: skip
 WORKLOADS: tuple[Workload, ...] = (LMI_STREAM, LMI_WHOLE, CHAT_STREAM, CHAT_WHOLE)
 ALL: tuple[Workload, ...] = (*WORKLOADS, TEXT_STREAM, TEXT_WHOLE, TOOLS_STREAM, TOOLS_WHOLE)
