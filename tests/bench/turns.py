@@ -97,7 +97,7 @@ class Turns:
             except ConnectionError as error:  # noqa: PERF203 - one at a time
                 self.broken.append(f"{layer.name}, {workload.name}, {connections} connections: {error}")
                 self._say(f"a run is made again: {self.broken[-1]}")
-        raise StartError(f"{layer.name}: {TRIES} runs broke off")
+        raise StartError(f"{TRIES} runs broke off: {self.broken[-1]}")
 
     def _reference(self, layer: Layer, measured: Measured, asked: Sequence[str], repeat: int) -> Sequence[str]:
         """Texts for the prompts; none where each token has come in a record of its own, or none can be had."""
