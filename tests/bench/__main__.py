@@ -62,8 +62,9 @@ def _add_arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument("--url", action="append", default=[], metavar="[NAME=]URL", help="a server that runs already")
     command.add_argument(
         "--dialect",
-        choices=("lmi", "openai", "text", "tools"),
-        help="only the workloads of one dialect; text: of OpenAI's completions; tools: of chats that may call one",
+        choices=("lmi", "openai", "text", "tools", "reasoning"),
+        help="only the workloads of one dialect; text: of OpenAI's completions; tools: of chats that may call one; "
+        "reasoning: of chats whose prompts begin it",
     )
     command.add_argument(
         "--workload",

@@ -74,6 +74,11 @@ def _tools(prompt: str, tokens: int, stream: bool) -> Body:
     return {**_chat(prompt, tokens, stream), "tools": [{"type": "function", "function": function}]}
 
 
+def _thinking(prompt: str, tokens: int, stream: bool) -> Body:
+    """Without the end of a message, which parsers take for the end of the reasoning, too."""
+    return {**_chat(prompt, tokens, stream), "ignore_eos": False, "min_tokens": tokens}
+
+
 def _text(prompt: str, tokens: int, stream: bool) -> Body:
     asked: Body = {
         "prompt": prompt, "max_tokens": tokens, "temperature": 0, "ignore_eos": True, "stream": stream,
@@ -184,8 +189,16 @@ TOOLS_WHOLE = replace(
     CHAT_WHOLE, name="chat whole, tools", dialect="tools", body=lambda text, n: _tools(text, n, False),
     text=lambda body: _thoughts(body, "message"),
 )  # fmt: skip
+REASONING_STREAM = replace(
+    TOOLS_STREAM, name="chat stream, reasoning", dialect="reasoning", body=lambda text, n: _thinking(text, n, True)
+)
+REASONING_WHOLE = replace(
+    TOOLS_WHOLE, name="chat whole, reasoning", dialect="reasoning", body=lambda text, n: _thinking(text, n, False)
+)
 WORKLOADS: tuple[Workload, ...] = (LMI_STREAM, LMI_WHOLE, CHAT_STREAM, CHAT_WHOLE)
-ALL: tuple[Workload, ...] = (*WORKLOADS, TEXT_STREAM, TEXT_WHOLE, TOOLS_STREAM, TOOLS_WHOLE)
+ALL: tuple[Workload, ...] = (
+    *WORKLOADS, TEXT_STREAM, TEXT_WHOLE, TOOLS_STREAM, TOOLS_WHOLE, REASONING_STREAM, REASONING_WHOLE,
+)  # fmt: skip
 """With those that are to be named."""
 
 

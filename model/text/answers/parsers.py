@@ -326,12 +326,13 @@ class Splitter:
         # A call that was cut off may lack its name.
         calls = [call for call in calls or () if call.name.strip()]
         if not content and not calls:
-            # Parsers drop calls that they cannot read.
-            without = self._make(reasoning=self._thinks and self._marked is None, calls=False)
-            again = (None, None, None) if without is None else self._read(without, text)
-            # On 0.28 Ling 3's does not know reasoning where there are no tools.
-            if again[0] or not reasoning:
-                reasoning, content, _ = again
+            if getattr(parser, "tool_parser", parser) is not None:
+                # Parsers drop calls that they cannot read.
+                without = self._make(reasoning=self._thinks and self._marked is None, calls=False)
+                again = (None, None, None) if without is None else self._read(without, text)
+                # On 0.28 Ling 3's does not know reasoning where there are no tools.
+                if again[0] or not reasoning:
+                    reasoning, content, _ = again
             if not reasoning and not content:
                 content = text
         made = [
