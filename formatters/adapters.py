@@ -23,7 +23,7 @@ import msgspec
 
 from ..model.errors import Fault, ModelNotFoundError, PayloadError, UnsupportedError
 from ..model.generation import Conversation, Generation
-from ..model.media.images import image_parts
+from ..model.media.parts import media_parts
 from ..model.options import Settings
 from .base import ParsedRequest, Payload, Request
 
@@ -180,7 +180,7 @@ def with_adapters(call: ParsedRequest, selected: str | Sequence[str], adapters: 
 def _of_images(generation: Generation, name: str) -> str:
     """`name`, if there is one, where there are images in the prompt."""
     prompt = generation.prompt
-    return name if name and isinstance(prompt, Conversation) and image_parts(prompt) else ""
+    return name if name and isinstance(prompt, Conversation) and media_parts(prompt) else ""
 
 
 MAX_NAME = 256

@@ -10,7 +10,7 @@ Generation, Sampling, Conversation, StructuredOutput      what to generate
 template_messages                    the messages of a conversation in OpenAI's form, for an engine of one's own
 Event, Started, Delta, Failed, Token, Finish              what comes back
 RequestError, PayloadError, ParameterError, UnsupportedError, SessionError, LmiError    errors for the client
-Backend, EngineInfo, EngineStats, Settings, Image         an engine of one's own (option.backend=module:name)
+Backend, EngineInfo, EngineStats, Settings, MediaFile     an engine of one's own (option.backend=module:name)
 JSON, JSON_LINES, SSE, encode, line_record, event_record  content types, and values as their bytes
 """
 
@@ -38,7 +38,7 @@ from ..model.engine import EngineInfo, EngineStats
 from ..model.errors import LmiError, ParameterError, PayloadError, RequestError, SessionError, UnsupportedError
 from ..model.events import Delta, Event, Failed, Finish, Started, Token
 from ..model.generation import Conversation, Generation, Sampling, StructuredOutput
-from ..model.media.images import Image
+from ..model.media.parts import MediaFile
 from ..model.options import Settings
 from ..model.text.template_messages import template_messages
 from . import handle
@@ -60,6 +60,7 @@ __all__ = [
     "Generation",
     "Image",
     "LmiError",
+    "MediaFile",
     "OpenApi",
     "ParameterError",
     "ParsedRequest",
@@ -84,3 +85,6 @@ __all__ = [
     "line_record",
     "template_messages",
 ]
+
+Image = MediaFile
+"""Its former name."""

@@ -16,7 +16,7 @@ from .engine import EngineInfo, EngineStats
 from .errors import OptionError, UnsupportedError
 from .events import EngineEvent, Started
 from .generation import Generation
-from .media.images import Image
+from .media.parts import MediaFile
 from .options import Settings
 
 __all__ = [
@@ -50,7 +50,7 @@ class BackendBase(Protocol):
         """Whether anything runs."""
         ...
 
-    def prepare(self, number: int, generation: Generation, images: Sequence[Image] = ()) -> Any:
+    def prepare(self, number: int, generation: Generation, images: Sequence[MediaFile] = ()) -> Any:
         """The slow part of starting a generation (tokenizing, decoding, checks), on another thread than the rest.
 
         With images, those of the conversation in their order, it may run on several threads at once. Raises
@@ -157,9 +157,9 @@ def _users_backend(settings: Settings) -> Backend | AsyncBackend:
     return cast("Backend | AsyncBackend", backend)
 
 
-def tokenized(backend: BackendBase, generation: Generation, images: Sequence[Image] = ()) -> Started:
+def tokenized(backend: BackendBase, generation: Generation, images: Sequence[MediaFile] = ()) -> Started:
     """The tokens of a prompt; raises RequestError, UnsupportedError where the backend cannot tell them."""
-    tell: Callable[[Generation, Sequence[Image]], Started] | None = getattr(backend, "tokenize", None)
+    tell: Callable[[Generation, Sequence[MediaFile]], Started] | None = getattr(backend, "tokenize", None)
     if tell is None:
         raise UnsupportedError(f"the engine {backend.info.engine} does not tell how a prompt is tokenized")
     return tell(generation, images)

@@ -1,6 +1,6 @@
 """What a conversation is made of: messages with typed parts, the calls of tools in them, and the calls' results.
 
-    Message(role, content, reasoning, calls, call_id)      content: a text, or parts (Text, Image)
+    Message(role, content, reasoning, calls, call_id)      content: a text, or parts (Text, Media)
 
 Dialects make it (formatters/conversation/), text/template_messages.py makes of it what chat templates take. It travels
 to the engine's process as msgpack, hence msgspec's structs, and array-like, as there may be thousands.
@@ -8,11 +8,13 @@ to the engine's process as msgpack, hence msgspec's structs, and array-like, as 
 
 from __future__ import annotations
 
+from typing import Literal
+
 import msgspec
 
 from .former_fields import FormerMessage
 
-__all__ = ["Call", "Image", "Message", "Part", "Text"]
+__all__ = ["Call", "Media", "MediaKind", "Message", "Part", "Text"]
 
 
 class Text(msgspec.Struct, array_like=True, frozen=True, tag="text", gc=False):
@@ -21,14 +23,18 @@ class Text(msgspec.Struct, array_like=True, frozen=True, tag="text", gc=False):
     text: str
 
 
-class Image(msgspec.Struct, array_like=True, frozen=True, tag="image", gc=False):
-    """A part of a content that is an image."""
+MediaKind = Literal["image", "audio", "video"]
 
+
+class Media(msgspec.Struct, array_like=True, frozen=True, tag="media", gc=False):
+    """A part of a content that is no text."""
+
+    kind: MediaKind
     url: str
     """A data URL, or one that the engine's side fetches where the options allow it."""
 
 
-Part = Text | Image
+Part = Text | Media
 
 
 class Call(msgspec.Struct, array_like=True, frozen=True, gc=False):

@@ -18,6 +18,7 @@ from typing import Protocol
 import msgspec
 
 from .adapters.adapter import Adapter
+from .conversation import MediaKind
 from .errors import LmiError
 from .events import EngineEvent
 from .generation import Generation
@@ -43,8 +44,14 @@ class EngineInfo(msgspec.Struct, frozen=True, kw_only=True):
     """The longest prompt plus answer, in tokens; of models that embed the longest prompt."""
     images: int = 0
     """How many images a prompt may have; 0: the model takes none."""
+    audio: int = 0
+    video: int = 0
     adapters: tuple[Adapter, ...] = ()
     """Those that are registered; the host says so, who registers them."""
+
+    def limit(self, kind: MediaKind) -> int:
+        """How many media of a kind a prompt may have."""
+        return {"image": self.images, "audio": self.audio, "video": self.video}[kind]
 
 
 class EngineStats(msgspec.Struct, frozen=True, kw_only=True):

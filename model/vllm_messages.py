@@ -17,6 +17,7 @@ __all__ = [
     "PROCESSOR_FAILED",
     "START_FAILED",
     "START_MEMORY",
+    "TOO_LONG",
     "own_words",
     "says_nothing",
 ]
@@ -29,6 +30,9 @@ CORE_FAILED = "EngineCore encountered an issue"
 
 PROCESSOR_FAILED = "Failed to apply "
 """The beginning of what is raised where a model's processor of images refuses one; the cause says why."""
+
+TOO_LONG = "Audio exceeds maximum allowed duration"
+"""The beginning of what its reader raises for audio that lasts longer than is allowed."""
 
 _NOTHING = re.compile(r"see (the )?(root cause|stack ?trace|error)|root cause above", re.IGNORECASE)
 

@@ -17,7 +17,7 @@ from ..common.forms import Form, Listed, Tagged
 from ..common.kinds import Boolean, Filled, Text
 from ..conversation.builder import NONE, Arguments, Builder
 from ..conversation.content import MAX_MESSAGES, Content, Contents, PartForm, content_of
-from ..conversation.images import read_url
+from ..conversation.media import read_url
 from .found import FoundTools
 from .said import ADDED, REFERENCE, REMOVED, Blocks, Change
 from .tools import TOOL
@@ -41,10 +41,10 @@ def _text(read: Read, content: Content, place: str, settings: Settings) -> None:
 def _image(read: Read, content: Content, place: str, settings: Settings) -> None:
     kind, source = read["source"]
     if kind == "base64":
-        content.image(f"data:{source['media_type']};base64,{source['data']}", f"{place}.source.data")
+        content.media("image", f"data:{source['media_type']};base64,{source['data']}", f"{place}.source.data")
     else:
         name = f"{place}.source.url"
-        content.image(read_url(source["url"], name), name)
+        content.media("image", read_url(source["url"], name), name)
 
 
 def _document(read: Read, content: Content, place: str, settings: Settings) -> None:
@@ -66,7 +66,7 @@ def _add_lines(content: Content, lines: list[str], said: str | Content) -> None:
             lines.append(part.text)
             continue
         content.text("\n".join(lines))
-        content.image(part.url, inner.fields[index])
+        content.media(part.kind, part.url, inner.fields[index])
         lines = []
     content.text("\n".join(lines))
 

@@ -63,7 +63,7 @@ class FoundTools:
                 if isinstance(part, Text):
                     made.text(part.text)
                 else:
-                    made.image(part.url, content.fields[index])
+                    made.media(part.kind, part.url, content.fields[index])
         return made
 
     def _text(self, kind: str, changes: Sequence[Change], settings: Settings) -> str:

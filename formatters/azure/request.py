@@ -21,7 +21,7 @@ from ..base import Payload, Request
 from ..common.fields import Table, two_values
 from ..common.kinds import Text
 from ..conversation.content import Content, PartForm
-from ..conversation.images import DETAIL, ImageUrl
+from ..conversation.media import DETAIL, MediaUrl
 from ..openai.messages import PARTS as OPENAI_PARTS
 from ..openai.messages import message_form
 from ..openai.parameters import chat_rows
@@ -68,7 +68,7 @@ def _text(read: dict[str, Any], content: Content, place: str, settings: Settings
 
 def _image(read: dict[str, Any], content: Content, place: str, settings: Settings) -> None:
     _one(read, "image_url", place)
-    content.image(*(read["image_url"] if "image_url" in read else read["content"]))
+    content.media("image", *(read["image_url"] if "image_url" in read else read["content"]))
 
 
 def _one(read: dict[str, Any], usual: str, place: str) -> None:
@@ -84,12 +84,14 @@ def _said(read: Any) -> Any:
     return read[0] if isinstance(read, tuple) else read
 
 
-URL = ImageUrl(base64=True)
+URL = MediaUrl(base64=True)
 IMAGE = PartForm({"image_url": URL, "content": URL, "detail": DETAIL, "uuid": None, "cache_control": None}, add=_image)
 PARTS: Mapping[str, PartForm] = {
     "text": PartForm({"text": Text(), "content": Text(), "cache_control": None}, add=_text),
     "image_url": IMAGE,
     "image": IMAGE,
+    "audio_url": OPENAI_PARTS["audio_url"],
+    "input_audio": OPENAI_PARTS["input_audio"],
     "refusal": OPENAI_PARTS["refusal"],
 }
 """A part's text or image may be called `content`, and an image's type `image` (ChatCompletionMessageContentPart)."""

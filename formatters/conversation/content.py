@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...model.conversation import Image, Part, Text
+from ...model.conversation import Media, MediaKind, Part, Text
 from ...model.errors import Fault, ParameterError, PayloadError, UnsupportedError
 from ...model.options import Settings
 from ..common.forms import Form, Tagged
@@ -33,16 +33,16 @@ class Content:
 
     parts: list[Part] = field(default_factory=list[Part])
     fields: dict[int, str] = field(default_factory=dict[int, str])
-    """Of each image, by its index: what the client calls its URL."""
+    """Of each image, audio and video, by its index: what the client calls its URL."""
 
     def text(self, text: str) -> None:
         """Adds a text."""
         self.parts.append(Text(text))
 
-    def image(self, url: str, field: str) -> None:
-        """Adds an image, whose URL the client calls `field`."""
+    def media(self, kind: MediaKind, url: str, field: str) -> None:
+        """Adds an image, audio or a video, whose URL the client calls `field`."""
         self.fields[len(self.parts)] = field
-        self.parts.append(Image(url))
+        self.parts.append(Media(kind, url))
 
     def add(self, other: str | Content) -> None:
         """Adds a text, or the parts of another content."""
@@ -59,9 +59,9 @@ class Content:
         made = Content()
         made.text(prefix + texts if texts else prefix.rstrip(": "))
         for index, name in self.fields.items():
-            image = self.parts[index]
-            assert isinstance(image, Image)
-            made.image(image.url, name)
+            media = self.parts[index]
+            assert isinstance(media, Media)
+            made.media(media.kind, media.url, name)
         return made
 
     def made(self) -> str | tuple[Part, ...]:
@@ -150,7 +150,7 @@ class Contents(Nested):
                 self.forms[kind].add(read, content, place, settings)
             except UnsupportedError as error:
                 # What has a place of its own within the part is the part's; unknown fields have none.
-                if settings.images.unreadable_parts == "error" or not (error.param or "").startswith(place):
+                if settings.media.unreadable_parts == "error" or not (error.param or "").startswith(place):
                     raise
                 content.text(left_out(one.get("type")))
         return content

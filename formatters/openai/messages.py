@@ -12,39 +12,41 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from ...model.conversation import MediaKind
 from ...model.errors import Fault, ParameterError, UnsupportedError
 from ...model.generation import Conversation
 from ...model.options import Settings
 from ..common.forms import Form, Listed, Tagged, Unread
-from ..common.kinds import Filled, Text
+from ..common.kinds import Filled, Kind, Text
 from ..conversation.builder import NONE, Arguments, Builder
 from ..conversation.content import MAX_MESSAGES, Content, Contents, PartForm, text_form
 from ..conversation.custom_tools import arguments_of
-from ..conversation.images import DETAIL, ImageUrl
+from ..conversation.media import DETAIL, AudioData, MediaUrl
 from ..conversation.template_arguments import read_template_arguments
 
-__all__ = ["MESSAGES", "PARTS", "check_ends", "message_form", "read_messages", "read_unanswered"]
+__all__ = ["MESSAGES", "PARTS", "check_ends", "media_form", "message_form", "read_messages", "read_unanswered"]
 
 
-def _image(read: dict[str, Any], content: Content, place: str, settings: Settings) -> None:
-    content.image(*read["image_url"])
+def media_form(field: str, kind: MediaKind, form: Kind, **beside: Kind | None) -> PartForm:
+    """A part with media of a kind in `field`; the fields `beside` it have no effect.
+
+    Cached prefixes are found by themselves. A `uuid` has none either: as vLLM's name for an image in its cache, one
+    client's would stand for another's image.
+    """
+
+    def add(read: dict[str, Any], content: Content, place: str, settings: Settings) -> None:
+        content.media(kind, *read[field])
+
+    unread = dict.fromkeys(("uuid", "cache_control", "prompt_cache_breakpoint"))
+    return PartForm({field: form, **beside, **unread}, (field,), add=add)
 
 
 PARTS: Mapping[str, PartForm] = {
-    # Cached prefixes are found by themselves. A `uuid` has no effect: as vLLM's name for an image in its cache, one
-    # client's would stand for another's image.
     "text": text_form("text", "cache_control", "prompt_cache_breakpoint"),
-    "image_url": PartForm(
-        {
-            "image_url": ImageUrl(),
-            "detail": DETAIL,
-            "uuid": None,
-            "cache_control": None,
-            "prompt_cache_breakpoint": None,
-        },
-        ("image_url",),
-        add=_image,
-    ),
+    "image_url": media_form("image_url", "image", MediaUrl(), detail=DETAIL),
+    "audio_url": media_form("audio_url", "audio", MediaUrl("audio")),
+    "input_audio": media_form("input_audio", "audio", AudioData()),
+    "video_url": media_form("video_url", "video", MediaUrl("video")),
     "refusal": text_form("refusal"),
 }
 """The types of parts; which of them a role has: message_form."""
@@ -64,8 +66,12 @@ CALL = Tagged(
 
 
 def _infer(part: dict[str, Any]) -> str | None:
-    """An image may be told by its field, as in vLLM's server."""
-    return "image_url" if part.get("image_url") is not None else None
+    """Media may be told by their field, as in vLLM's server."""
+    return next((name for name in MEDIA if part.get(name) is not None), None)
+
+
+MEDIA = ("image_url", "audio_url", "input_audio", "video_url")
+"""Types of parts that are the names of their fields, in the order in which vLLM looks for them."""
 
 
 def message_form(roles: Iterable[str], parts: Mapping[str, PartForm], *, others: bool = False) -> Listed:

@@ -23,11 +23,11 @@ from ..common.schemas import one_of
 from ..conversation.builder import NONE, Arguments, Builder, Turn
 from ..conversation.content import MAX_MESSAGES, Content, Contents, PartForm, text_form
 from ..conversation.custom_tools import arguments_of
-from ..conversation.images import DETAIL, read_url
+from ..conversation.media import DETAIL, AudioData, read_url
 from ..dialect import JsonSchema
 from .offers import TOOL
 
-__all__ = ["INPUT", "add_items", "additional_tools", "listed"]
+__all__ = ["INPUT", "PARTS", "add_items", "additional_tools", "listed"]
 
 Read = dict[str, Any]
 
@@ -37,7 +37,7 @@ def _image(read: Read, content: Content, place: str, settings: Settings) -> None
         if "file_id" in read:
             raise UnsupportedError.because(Fault(f"{place}.file_id", "not supported, expected image_url"))
         raise PayloadError.because(Fault(f"{place}.image_url", expected="a string", given="None"))
-    content.image(read_url(read["image_url"], f"{place}.image_url"), f"{place}.image_url")
+    content.media("image", read_url(read["image_url"], f"{place}.image_url"), f"{place}.image_url")
 
 
 TEXT = text_form("text", "prompt_cache_breakpoint")
@@ -45,8 +45,15 @@ SAID = text_form("text", "annotations", "logprobs", "prompt_cache_breakpoint")
 IMAGE = PartForm(
     {"image_url": Text(), "file_id": Text(), "detail": DETAIL, "prompt_cache_breakpoint": None}, add=_image
 )
+
+
+def _audio(read: Read, content: Content, place: str, settings: Settings) -> None:
+    content.media("audio", *read["input_audio"])
+
+
+AUDIO = PartForm({"input_audio": AudioData()}, ("input_audio",), add=_audio)
 PARTS: Mapping[str, Mapping[str, PartForm]] = {
-    "user": {"input_text": TEXT, "input_image": IMAGE},
+    "user": {"input_text": TEXT, "input_image": IMAGE, "input_audio": AUDIO},
     "assistant": {"output_text": SAID, "refusal": text_form("refusal"), "input_text": TEXT},
     "system": {"input_text": TEXT},
     "developer": {"input_text": TEXT},

@@ -20,7 +20,7 @@ import ssl
 import stat
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as LookupTimeout
 from dataclasses import dataclass
@@ -29,7 +29,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urljoin, urlsplit
 
-from ..options.image_rules import ImageRules
+from ..conversation import MediaKind
+from ..options.media_rules import MediaRules
+from .parts import called
 from .url_policy import MediaError, Target, allowed, public
 
 __all__ = ["Fetcher"]
@@ -45,6 +47,8 @@ _REDIRECTING = (301, 302, 303, 307, 308)
 _UNKNOWN_TYPES = ("", "application/octet-stream", "binary/octet-stream")
 """The types that storage services send for files of unknown type: the file's own first bytes decide then."""
 
+_OTHER_TYPES: Mapping[MediaKind, tuple[str, ...]] = {"audio": ("application/ogg",), "video": ("application/ogg",)}
+
 OnBytes = Callable[[int], None]
 """Told how many more bytes have come; raises where they are too many."""
 
@@ -52,7 +56,8 @@ OnBytes = Callable[[int], None]
 class _Deadline:
     """When fetching must end, or has been cancelled."""
 
-    def __init__(self, seconds: float, cancelled: threading.Event) -> None:
+    def __init__(self, seconds: float, cancelled: threading.Event, kind: MediaKind) -> None:
+        self._kind = kind
         self._end = time.monotonic() + seconds
         self._seconds = seconds
         self.cancelled = cancelled
@@ -70,7 +75,9 @@ class _Deadline:
     @property
     def over(self) -> MediaError:
         """What is raised then."""
-        return MediaError(f"it could not be fetched within {self._seconds:g} seconds (option.image_fetch_timeout)")
+        return MediaError(
+            f"it could not be fetched within {self._seconds:g} seconds (option.{self._kind}_fetch_timeout)"
+        )
 
 
 class _Timed(io.RawIOBase):
@@ -105,16 +112,20 @@ class _Readable:
 class Fetcher:
     """Fetches by the rules; may be used by many threads at once."""
 
-    def __init__(self, rules: ImageRules, agent: str = "lmi-handler") -> None:
+    def __init__(self, rules: MediaRules, agent: str = "lmi-handler") -> None:
         # vLLM's own names: who has set them means the same here.
-        self._seconds = rules.timeout or float(os.environ.get("VLLM_IMAGE_FETCH_TIMEOUT") or 5)
+        self._seconds: dict[MediaKind, float] = {
+            "image": rules.image_timeout or float(os.environ.get("VLLM_IMAGE_FETCH_TIMEOUT") or 5),
+            "audio": rules.audio_timeout or float(os.environ.get("VLLM_AUDIO_FETCH_TIMEOUT") or 10),
+            "video": rules.video_timeout or float(os.environ.get("VLLM_VIDEO_FETCH_TIMEOUT") or 30),
+        }
         self._redirects = REDIRECTS if os.environ.get("VLLM_MEDIA_URL_ALLOW_REDIRECTS", "1") != "0" else 0
         self._rules = rules
         self._networks = [ipaddress.ip_network(network) for network in rules.networks]
         self._agent = agent
         self._lookups = ThreadPoolExecutor(LOOKUPS, "lmi-lookup")
 
-    def fetch(self, url: str, on_bytes: OnBytes, cancelled: threading.Event) -> bytes:
+    def fetch(self, url: str, on_bytes: OnBytes, cancelled: threading.Event, kind: MediaKind = "image") -> bytes:
         """The bytes behind an http(s) or file URL.
 
         on_bytes: called with how many bytes have come, before they are kept; what it raises ends the fetching.
@@ -122,13 +133,13 @@ class Fetcher:
         """
         if url[:5].lower() == "file:":
             return self._file(url, on_bytes)
-        deadline = _Deadline(self._seconds, cancelled)
+        deadline = _Deadline(self._seconds[kind], cancelled, kind)
         try:
             for _ in range(self._redirects + 1):
                 target = Target.of(url)
                 if not allowed(target.host, self._rules.domains):
                     raise MediaError(f"the host {target.host[:100]!r} is not in option.allowed_media_domains")
-                answer = self._get(target, deadline, on_bytes)
+                answer = self._get(target, deadline, on_bytes, kind)
                 if isinstance(answer, bytes):
                     return answer
                 url = urljoin(url, answer.location)
@@ -138,11 +149,11 @@ class Fetcher:
             raise MediaError(f"it could not be fetched: {_reason(error)}") from error
         raise MediaError(f"it could not be fetched: more than {self._redirects} redirects")
 
-    def _get(self, target: Target, deadline: _Deadline, on_bytes: OnBytes) -> bytes | _Redirect:
+    def _get(self, target: Target, deadline: _Deadline, on_bytes: OnBytes, kind: MediaKind) -> bytes | _Redirect:
         with self._connect(target, deadline) as sock:
             request = (
                 f"GET {target.path} HTTP/1.1\r\nHost: {target.header}\r\nUser-Agent: {self._agent}\r\n"
-                "Accept: image/*\r\nAccept-Encoding: identity\r\nConnection: close\r\n\r\n"
+                f"Accept: {kind}/*\r\nAccept-Encoding: identity\r\nConnection: close\r\n\r\n"
             )
             sock.settimeout(deadline.left)
             sock.sendall(request.encode("ascii"))
@@ -152,7 +163,7 @@ class Fetcher:
                 answer.begin()
                 if answer.status in _REDIRECTING and (location := answer.getheader("Location")):
                     return _Redirect(location)
-                return _body(answer, on_bytes)
+                return _body(answer, on_bytes, kind)
             finally:
                 answer.close()
 
@@ -227,13 +238,13 @@ class _Redirect:
     location: str
 
 
-def _body(answer: http.client.HTTPResponse, on_bytes: OnBytes) -> bytes:
-    """The body of an answer that is an image by its header."""
+def _body(answer: http.client.HTTPResponse, on_bytes: OnBytes, wanted: MediaKind) -> bytes:
+    """The body of an answer that is of the kind by its header."""
     if answer.status != 200:
         raise MediaError(f"it could not be fetched: its server responded with status {answer.status}")
     kind = (answer.getheader("Content-Type") or "").partition(";")[0].strip().lower()
-    if not kind.startswith("image/") and kind not in _UNKNOWN_TYPES:
-        raise MediaError(f"expected an image, but its server sent the type {kind[:60]!r}")
+    if not kind.startswith(f"{wanted}/") and kind not in (*_UNKNOWN_TYPES, *_OTHER_TYPES.get(wanted, ())):
+        raise MediaError(f"expected {called(wanted)}, but its server sent the type {kind[:60]!r}")
     if (answer.getheader("Content-Encoding") or "identity").lower() != "identity":
         raise MediaError("its server sent it compressed, which was not requested")
     length = answer.length

@@ -38,7 +38,7 @@ _UNICAST = ipaddress.IPv6Network("2000::/3")
 
 
 def allowed(host: str, domains: Iterable[str]) -> bool:
-    """Whether one of `domains` (ImageRules.domains) is the host or stands for it."""
+    """Whether one of `domains` (MediaRules.domains) is the host or stands for it."""
     named = host.rstrip(".")
     return any(domain in {"*", named} or (domain.startswith("*.") and named.endswith(domain[1:])) for domain in domains)
 

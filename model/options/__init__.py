@@ -13,7 +13,7 @@ From that come its reading, the messages, its line of the documentation (`option
 option.py          what can be declared of an option, and how its text is read
 settings.py        the options that are kept as given, and what is resolved from others: Settings, Limits
 deciding_options.py   those that only decide fields of Settings: backend, task, rolling_batch ...
-image_rules.py     the options of images; adapter_options.py: those of LoRA adapters; session_options.py: of
+media_rules.py     the options of images; adapter_options.py: those of LoRA adapters; session_options.py: of
                    sessions and of responses that are kept
 table.py           all of them, and those that go to the engine, to DJL or to nobody; the documentation
 option_reader.py   texts to values, and what is wrong with them

@@ -28,8 +28,8 @@ from .combined import (
 from .deciding_options import IndirectOptions
 from .environment.reading import Merged, merge
 from .finding import Finding
-from .image_rules import ImageRules
 from .lmcache import check_lmcache
+from .media_rules import MediaRules
 from .option_reader import OptionReader
 from .parallel.options import ParallelOptions
 from .parallel.rules import check_parallel
@@ -80,7 +80,7 @@ def _settings(merged: Merged, model_dir: str, environment: Mapping[str, str]) ->
         model_id=path_or_id(given.model_id, directory) if given.model_id else directory,
         model_name=given.served_model_name or model_dir,
         limits=Limits(**reader.fields(Limits)),
-        images=ImageRules(**reader.fields(ImageRules)),
+        media=MediaRules(**reader.fields(MediaRules)),
         adapters=AdapterOptions(**reader.fields(AdapterOptions)),
         sessions=SessionOptions(**reader.fields(SessionOptions)),
         responses=ResponseStoreOptions(**reader.fields(ResponseStoreOptions)),

@@ -13,7 +13,7 @@ import msgspec
 from ..errors import OPTION
 from .adapter_options import AdapterOptions
 from .finding import Finding
-from .image_rules import ImageRules
+from .media_rules import MediaRules
 from .option import Option, port
 from .parallel.options import ParallelOptions
 from .session_options import ResponseStoreOptions, SessionOptions
@@ -205,7 +205,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     metrics_port: Annotated[int | None, Option(
         "Behind DJL Serving, a port where the worker answers `GET /metrics`.", default="none", convert=port)] = None
     limits: Limits = Limits()
-    images: ImageRules = ImageRules()
+    media: MediaRules = MediaRules()
     adapters: AdapterOptions = AdapterOptions()
     sessions: SessionOptions = SessionOptions()
     responses: ResponseStoreOptions = ResponseStoreOptions()

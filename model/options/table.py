@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from .adapter_options import AdapterOptions
 from .deciding_options import IndirectOptions
-from .image_rules import ImageRules
+from .media_rules import MediaRules
 from .option import Kind, Option, declared
 from .parallel.options import ParallelOptions
 from .session_options import ResponseStoreOptions, SessionOptions
@@ -53,7 +53,7 @@ OPTIONS: tuple[Option, ...] = (
     *declared(IndirectOptions).values(),
     *declared(Settings).values(),
     *declared(Limits).values(),
-    *declared(ImageRules).values(),
+    *declared(MediaRules).values(),
     *declared(AdapterOptions).values(),
     *declared(SessionOptions).values(),
     *declared(ResponseStoreOptions).values(),

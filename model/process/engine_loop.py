@@ -23,7 +23,7 @@ from ..engine import EngineStats
 from ..errors import AdapterError, ErrorMessage, GenerationError, LmiError, OverloadedError, RequestError
 from ..events import Delta, EngineEvent, Failed, Finish, Rendered, Started
 from ..log import RequestIds
-from ..options.image_rules import ImageRules
+from ..options.media_rules import MediaRules
 from .channel import Channel
 from .ending.exit import end_with_host
 from .messages import (
@@ -64,7 +64,7 @@ class EngineLoop:
         self,
         channel: Channel[ToEngine],
         backend: AsyncBackend | Backend,
-        rules: ImageRules,
+        rules: MediaRules,
         max_tokens: int | None = None,
         stall_timeout: float = 0.0,
     ) -> None:

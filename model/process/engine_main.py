@@ -81,7 +81,7 @@ async def _serve(channel: Channel[ToEngine], settings: Settings, adapters: Seque
             check_model(settings)
             backend = load_backend(settings)
             max_tokens = settings.limits.max_tokens_in_flight
-            loop = EngineLoop(channel, backend, settings.images, max_tokens, settings.engine_stall_timeout)
+            loop = EngineLoop(channel, backend, settings.media, max_tokens, settings.engine_stall_timeout)
             if settings.adapters.enable_lora and getattr(backend, "adapters", None) is None:
                 raise OptionError.of("enable_lora", f"{settings.backend} has no adapters")
             faults = await loop.begin(adapters)

@@ -1,16 +1,16 @@
 """Generations on their way to the backend, beside its steps: none holds up the engine, nor another for long.
 
     a short prompt -------> on the caller's thread: Backend.prepare --------------> ready
-    no images ------------> preparers: Backend.prepare ---------------------------> ready
-    data URLs ------------> decoders: check the header, Backend.prepare ----------> ready
+    no media -------------> preparers: Backend.prepare ---------------------------> ready
+    data URLs ------------> decoders: check images' headers, Backend.prepare ----------> ready
     other URLs --> fetchers --all there--^
 
 Of a prompt of which only the tokens are wanted (Generation.tokenize), Backend.tokenize tells them there instead.
 
-Images are fetched and decoded here, in the engine's process, and not in the host's: a decoder that a hostile file
-brings down takes an engine with it, which is rebuilt, and never the worker; what is fetched need not cross to this
-process; and only here is it known whether the model takes images at all. Fetching is waiting and has many threads;
-preparing is work, and few threads keep few decoded images in memory at a time.
+Media are fetched and decoded here, in the engine's process or a child of it, and not in the host's: a decoder that a
+hostile file brings down takes an engine with it at most, which is rebuilt, and never the worker; what is fetched need
+not cross to this process; and only here is it known whether the model takes them at all. Fetching is
+waiting and has many threads; preparing is work, and few threads keep few decoded media in memory at a time.
 """
 
 from __future__ import annotations
@@ -25,28 +25,31 @@ from typing import Any
 from msgspec.structs import replace
 
 from ..backend import BackendBase, tokenized
+from ..conversation import MediaKind
 from ..errors import Fault, ParameterError, UnsupportedError
 from ..events import Started
 from ..generation import Conversation, Generation
 from ..media.fetch import Fetcher
-from ..media.images import (
+from ..media.images import check_image
+from ..media.parts import (
+    WORDS,
     Budget,
-    Image,
-    ImagePart,
-    check_image,
+    MediaFile,
+    MediaPart,
+    called,
     data_url_bytes,
-    image_parts,
     is_data_url,
-    without_images,
+    media_parts,
+    without_media,
 )
 from ..media.url_policy import MediaError
-from ..options.image_rules import ImageRules
+from ..options.media_rules import MediaRules
 
 __all__ = ["RequestPreparer"]
 
 FETCHERS = 16
 DECODERS = 4
-"""Threads for what has images."""
+"""Threads for what has media."""
 PREPARERS = 2
 """Threads for what has none: behind a prompt that takes long there is another."""
 SHORT = 4096
@@ -57,11 +60,15 @@ SHORT = 4096
 class _Pending:
     """A generation that is being prepared."""
 
-    def __init__(self, number: int, generation: Generation, parts: Sequence[ImagePart], rules: ImageRules) -> None:
+    def __init__(self, number: int, generation: Generation, parts: Sequence[MediaPart], rules: MediaRules) -> None:
         self.number = number
         self.generation = generation
         self.parts = parts
-        self.bytes = Budget(rules.max_bytes, "bytes", "max_image_bytes")
+        self.bytes: dict[MediaKind, Budget] = {
+            "image": Budget(rules.max_bytes, "bytes", "max_image_bytes"),
+            "audio": Budget(rules.max_audio_bytes, "bytes", "max_audio_bytes", "audio"),
+            "video": Budget(rules.max_video_bytes, "bytes", "max_video_bytes", "video"),
+        }
         self.pixels = Budget(rules.max_pixels, "pixels", "max_image_pixels")
         self.fetched: dict[int, bytes] = {}
         self.missing = sum(not is_data_url(part.url) for part in parts)
@@ -79,7 +86,7 @@ class RequestPreparer:
     def __init__(
         self,
         backend: BackendBase,
-        rules: ImageRules,
+        rules: MediaRules,
         stall_timeout: float,
         ready: Callable[[int, Any, str | None], None],
         tell: Callable[[int, Started], None],
@@ -100,7 +107,7 @@ class RequestPreparer:
             self._preparers.submit(begun.wait)
         self._stall_timeout = stall_timeout
         self._begun: dict[int, float] = {}
-        """When the preparation of what has no images began."""
+        """When the preparation of what has no media began."""
         self._pending: dict[int, _Pending] = {}
         self._lock = threading.Lock()
 
@@ -108,15 +115,12 @@ class RequestPreparer:
         """Prepares a generation, or has it prepared on another thread. Raises nothing that a request can cause."""
         try:
             prompt = generation.prompt
-            parts = image_parts(prompt) if isinstance(prompt, Conversation) else []
-            if (
-                isinstance(prompt, Conversation)
-                and parts
-                and not self._backend.info.images
-                and self._rules.unreadable_parts == "text"
-            ):
-                generation = replace(generation, prompt=without_images(prompt))
-                parts = []
+            parts = media_parts(prompt) if isinstance(prompt, Conversation) else []
+            if parts and isinstance(prompt, Conversation) and self._rules.unreadable_parts == "text":
+                kinds = {part.kind for part in parts if not self._backend.info.limit(part.kind)}
+                if kinds:
+                    generation = replace(generation, prompt=without_media(prompt, kinds))
+                    parts = [part for part in parts if part.kind not in kinds]
             if parts:
                 self._admit(parts)
         except BaseException as error:  # noqa: BLE001 - becomes the generation's error; libraries in Rust panic with one
@@ -139,21 +143,20 @@ class RequestPreparer:
                 if (pending := self._pending.pop(number, None)) is not None:
                     pending.ended.set()
 
-    def _admit(self, parts: Sequence[ImagePart]) -> None:
-        """Raises where the model does not take so many images."""
-        limit = self._backend.info.images
-        if not limit:
-            field = f"{parts[0].place}.type"
-            raise UnsupportedError.because(
-                Fault(field, expected="'text' (the model takes no images)", given="an image")
-            )
-        if len(parts) > limit:
-            place = parts[limit].place
-            raise ParameterError(
-                f"{place}: expected at most {limit} images in a prompt (option.limit_mm_per_prompt, or the model's own "
-                f"limit), got {len(parts)}",
-                place,
-            )
+    def _admit(self, parts: Sequence[MediaPart]) -> None:
+        """Raises where the model does not take so many of a kind."""
+        for kind, word in WORDS.items():
+            found = [part.place for part in parts if part.kind == kind]
+            limit = self._backend.info.limit(kind)
+            if found and not limit:
+                expected = f"'text' (the model takes no {word})"
+                raise UnsupportedError.because(Fault(f"{found[0]}.type", expected=expected, given=called(kind)))
+            if len(found) > limit:
+                raise ParameterError(
+                    f"{found[limit]}: expected at most {limit} {word} in a prompt (option.limit_mm_per_prompt, or the "
+                    f"model's own limit), got {len(found)}",
+                    found[limit],
+                )
 
     def _submit_steps(self, pending: _Pending) -> None:
         if not pending.parts:
@@ -180,7 +183,7 @@ class RequestPreparer:
     def _fetch(self, pending: _Pending, index: int) -> None:
         part = pending.parts[index]
         try:
-            data = self._fetcher.fetch(part.url, pending.bytes.take, pending.ended)
+            data = self._fetcher.fetch(part.url, pending.bytes[part.kind].take, pending.ended, part.kind)
         except MediaError as error:
             raise ParameterError.because(Fault(part.field, f"{error}")) from error
         with self._lock:
@@ -198,18 +201,21 @@ class RequestPreparer:
             del self._begun[pending.number]
 
     def _prepare(self, pending: _Pending) -> None:
-        images = [Image(_bytes(pending, index, part), part.field) for index, part in enumerate(pending.parts)]
-        for image in images:
-            check_image(image, pending.pixels)
-        self._finish(pending, images)
+        files = [
+            MediaFile(_bytes(pending, index, part), part.field, part.kind) for index, part in enumerate(pending.parts)
+        ]
+        for file in files:
+            if file.kind == "image":
+                check_image(file, pending.pixels)
+        self._finish(pending, files)
 
-    def _finish(self, pending: _Pending, images: Sequence[Image]) -> None:
+    def _finish(self, pending: _Pending, media: Sequence[MediaFile]) -> None:
         number, generation = pending.number, pending.generation
         hand_over: Callable[[], None]
         if generation.tokenize:
-            hand_over = partial(self._tell, number, tokenized(self._backend, generation, images))
+            hand_over = partial(self._tell, number, tokenized(self._backend, generation, media))
         else:
-            prepared = self._backend.prepare(number, generation, images)
+            prepared = self._backend.prepare(number, generation, media)
             prompt = self._backend.prompt_text(prepared) if generation.held else None
             hand_over = partial(self._ready, number, prepared, prompt)
         with self._lock:
@@ -239,10 +245,10 @@ OVERHEAD = 64
 """What a message takes beside its text, in characters."""
 
 
-def _bytes(pending: _Pending, index: int, part: ImagePart) -> bytes:
+def _bytes(pending: _Pending, index: int, part: MediaPart) -> bytes:
     if index in pending.fetched:
         return pending.fetched[index]
     try:
-        return data_url_bytes(part.url, pending.bytes)
+        return data_url_bytes(part.url, pending.bytes[part.kind], part.kind)
     except MediaError as error:
         raise ParameterError.because(Fault(part.field, f"{error}")) from None

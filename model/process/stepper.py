@@ -20,7 +20,7 @@ from ..backend import Backend, tokenized
 from ..engine import EngineInfo, EngineStats
 from ..events import EngineEvent, Started
 from ..generation import Generation
-from ..media.images import Image
+from ..media.parts import MediaFile
 
 __all__ = ["Stepper"]
 
@@ -59,14 +59,14 @@ class Stepper:
     async def begin(self) -> None:
         threading.Thread(target=self._run, name="lmi-steps", daemon=True).start()
 
-    def prepare(self, number: int, generation: Generation, images: Sequence[Image] = ()) -> Any:
+    def prepare(self, number: int, generation: Generation, images: Sequence[MediaFile] = ()) -> Any:
         # Backends are promised one thread for what has no images.
         if images:
             return self._backend.prepare(number, generation, images)
         with self._preparing:
             return self._backend.prepare(number, generation)
 
-    def tokenize(self, generation: Generation, images: Sequence[Image] = ()) -> Started:
+    def tokenize(self, generation: Generation, images: Sequence[MediaFile] = ()) -> Started:
         with self._preparing:
             return tokenized(self._backend, generation, images)
 

@@ -5,7 +5,7 @@
 
 What templates cannot bear is brought into a form that they can:
 
-    images in results      follow the results, in a message of the user's, where the template writes a result as text
+    media in results       follow the results, in a message of the user's, where the template writes a result as text
     results                come in the order of their calls: some templates go by it, and answers are cached by prefixes
     reasoning              has both names that templates know
     white space            between a text and calls is left out: the template has its own, and the model wrote no other
@@ -13,27 +13,28 @@ What templates cannot bear is brought into a form that they can:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from ..conversation import Call, Image, Message, Part
+from ..conversation import Call, Media, MediaKind, Message, Part
 
-__all__ = ["image_urls", "template_messages"]
+__all__ = ["KINDS", "media_in", "template_messages"]
 
 TemplateMessage = dict[str, Any]
 
 
 class _Numbers:
-    """Numbers images in the order of the conversation, whatever the order in which templates get them."""
+    """Numbers media in the order of the conversation, whatever the order in which templates get them."""
 
     def __init__(self, *, urls: bool) -> None:
         self.count = 0
         self._urls = urls
 
     def part(self, part: Part) -> TemplateMessage:
-        if isinstance(part, Image):
+        if isinstance(part, Media):
             self.count += 1
-            return {"type": "image_url", "image_url": {"url": part.url if self._urls else str(self.count - 1)}}
+            name = f"{part.kind}_url"
+            return {"type": name, name: {"url": part.url if self._urls else str(self.count - 1)}}
         return {"type": "text", "text": part.text}
 
 
@@ -41,13 +42,13 @@ def template_messages(
     messages: Iterable[Message | TemplateMessage],
     *,
     urls: bool = True,
-    images_in_results: bool = False,
+    media_in_results: bool = False,
     join: bool = True,
 ) -> list[TemplateMessage]:
     """The messages for a template; those that are in OpenAI's form stay as they are.
 
-    urls: whether images have their URLs, which may be megabytes long; else each has its number, from 0 on.
-    images_in_results: whether the template shows them there.
+    urls: whether media have their URLs, which may be megabytes long; else each has its number, from 0 on.
+    media_in_results: whether the template shows them there.
     join: whether the texts of a result become one, a line each; templates take no others.
     """
     numbers = _Numbers(urls=urls)
@@ -58,22 +59,22 @@ def template_messages(
     results: list[tuple[Message, TemplateMessage, list[TemplateMessage]]] = []
     for message in messages:
         if isinstance(message, Message) and message.role == "tool":
-            results.append((message, *_result(message, numbers, images_in_results, join)))
+            results.append((message, *_result(message, numbers, media_in_results, join)))
             continue
         if results:
-            images = _take_results(made, results, calls)
+            media = _take_results(made, results, calls)
             results = []
         else:
-            images = []
+            media = []
         if isinstance(message, dict):
-            made += _user(images)
+            made += _user(media)
             made.append(_numbered(message, numbers))
             continue
         content = message.content if isinstance(message.content, str) else [*map(numbers.part, message.content)]
-        if images and message.role == "user":
-            content = [*images, *([{"type": "text", "text": content}] if isinstance(content, str) else content)]
+        if media and message.role == "user":
+            content = [*media, *([{"type": "text", "text": content}] if isinstance(content, str) else content)]
         else:
-            made += _user(images)
+            made += _user(media)
         if message.role != "assistant" or made[-1:] != [answer]:
             calls = ()
         calls = (*calls, *message.calls)
@@ -111,25 +112,25 @@ def _before_calls(content: str | list[TemplateMessage]) -> str | list[TemplateMe
 
 
 def _result(
-    message: Message, numbers: _Numbers, images_in_results: bool, join: bool
+    message: Message, numbers: _Numbers, media_in_results: bool, join: bool
 ) -> tuple[TemplateMessage, list[TemplateMessage]]:
-    """A result, and those of its images that are to follow it."""
-    images: list[TemplateMessage] = []
+    """A result, and those of its media that are to follow it."""
+    media: list[TemplateMessage] = []
     content: str | list[TemplateMessage]
     if isinstance(message.content, str):
         content = message.content
     else:
         content = [*map(numbers.part, message.content)]
-        images = [part for part in content if part["type"] == "image_url"]
-        if images and images_in_results:
-            images = []
+        media = [part for part in content if part["type"] != "text"]
+        if media and media_in_results:
+            media = []
         else:
             texts = [part for part in content if part["type"] == "text"]
             content = "\n".join(part["text"] for part in texts) if join or not texts else texts
     made: TemplateMessage = {"role": "tool", "tool_call_id": message.call_id, "content": content}
     if message.name:
         made["name"] = message.name
-    return made, images
+    return made, media
 
 
 def _take_results(
@@ -137,17 +138,17 @@ def _take_results(
     results: list[tuple[Message, TemplateMessage, list[TemplateMessage]]],
     calls: Sequence[Call],
 ) -> list[TemplateMessage]:
-    """Adds results in the order of their calls, those of no call in their own places; returns their images."""
+    """Adds results in the order of their calls, those of no call in their own places; returns their media."""
     places = {call.id: place for place, call in reversed([*enumerate(calls)])}
     known = iter(sorted((one for one in results if one[0].call_id in places), key=lambda one: places[one[0].call_id]))
     ordered = [next(known) if one[0].call_id in places else one for one in results]
     made += [result for _, result, _ in ordered]
-    return [image for _, _, images in ordered for image in images]
+    return [part for _, _, media in ordered for part in media]
 
 
-def _user(images: list[TemplateMessage]) -> Iterator[TemplateMessage]:
-    if images:
-        yield {"role": "user", "content": images}
+def _user(media: list[TemplateMessage]) -> Iterator[TemplateMessage]:
+    if media:
+        yield {"role": "user", "content": media}
 
 
 def _numbered(message: TemplateMessage, numbers: _Numbers) -> TemplateMessage:
@@ -158,15 +159,24 @@ def _numbered(message: TemplateMessage, numbers: _Numbers) -> TemplateMessage:
 
 
 def _numbered_part(part: TemplateMessage, numbers: _Numbers) -> TemplateMessage:
-    return numbers.part(Image(part["image_url"]["url"])) if part.get("type") == "image_url" else part
+    media = _media(part)
+    return part if media is None else numbers.part(media)
 
 
-def image_urls(message: Message | TemplateMessage) -> Iterator[tuple[int, str]]:
-    """The place in the content and the URL of each image of a message."""
+def _media(part: TemplateMessage) -> Media | None:
+    """What a part of OpenAI's form is, or vLLM's; None: text, or what no template is asked to show."""
+    kind = KINDS.get(part.get("type", ""))
+    return None if kind is None else Media(kind, part[f"{kind}_url"]["url"])
+
+
+KINDS: Mapping[str, MediaKind] = {"image_url": "image", "audio_url": "audio", "video_url": "video"}
+"""By the types of their parts."""
+
+
+def media_in(message: Message | TemplateMessage) -> Iterator[tuple[int, Media]]:
+    """The media of a message, each with its place in the content."""
     if isinstance(message, Message):
         if not isinstance(message.content, str):
-            yield from ((index, part.url) for index, part in enumerate(message.content) if isinstance(part, Image))
+            yield from ((index, part) for index, part in enumerate(message.content) if isinstance(part, Media))
     elif isinstance(content := message.get("content"), list):
-        yield from (
-            (index, part["image_url"]["url"]) for index, part in enumerate(content) if part.get("type") == "image_url"
-        )
+        yield from ((index, media) for index, part in enumerate(content) if (media := _media(part)) is not None)

@@ -13,6 +13,7 @@ start.py, options.py       vLLM's arguments and its start
 configured.py              what of a start needs no weights
 setup/                     what is checked and done before the core starts; how much its KV cache holds
 request/                   a generation, made into vLLM's own requests
+media/                     images, audio and videos: decoded, and in vLLM's renderer
 mistral/                   models with Mistral's own tokenizer
 guides/                    what a text must match: compiled, begun, and guided in the core
 typical.py                 typical_p, which vLLM does not have: a logits processor

@@ -25,7 +25,7 @@ from .library.internals import failed_output, make_client, no_outputs
 from .library.output_reader import OutputReader, output_reader
 from .library.parts import check_attributes, part
 from .lora_patches import EXTENSION, MEND
-from .request.image_cache import ImageCache, image_cache
+from .media.image_cache import ImageCache, image_cache
 from .stats.metrics import VllmMetrics
 from .stats.stats_log import StatsLog
 

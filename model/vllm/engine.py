@@ -19,7 +19,7 @@ from ..engine import EngineInfo, EngineStats
 from ..errors import GenerationError, LmiError, RequestError
 from ..events import EngineEvent, Event, Failed, Started
 from ..generation import Generation
-from ..media.images import Image
+from ..media.parts import MediaFile
 from ..options import Settings
 from ..text.prompt_tokens import told_tokens
 from .adapters import VllmAdapters, no_adapter
@@ -74,8 +74,10 @@ class VllmEngine:
         self._requests = Requests(core, settings, self._chat, beams, typical, adapter)
         self._sequences: dict[str, OutputSequence] = {}
         self._groups: dict[int, SequenceGroup] = {}
-        context, images = core.model_config.max_model_len, self._chat.images.limit
-        self._info = EngineInfo(engine="vllm", version=vllm.__version__, context=context, images=images)
+        context, limits = core.model_config.max_model_len, self._chat.media.limits
+        self._info = EngineInfo(engine="vllm", version=vllm.__version__, context=context,
+            images=limits["image"], audio=limits["audio"], video=limits["video"],
+        )  # fmt: skip
 
     async def begin(self) -> None:
         """Tries a token; raises StartError."""
@@ -92,7 +94,7 @@ class VllmEngine:
         """Whether anything runs."""
         return bool(self._sequences) or self._beams.busy or self._aside.busy
 
-    def prepare(self, number: int, generation: Generation, images: Sequence[Image] = ()) -> Prepared:
+    def prepare(self, number: int, generation: Generation, images: Sequence[MediaFile] = ()) -> Prepared:
         """Tokenizes and checks; raises RequestError."""
         try:
             return self._requests.prepare(number, generation, images)
@@ -104,7 +106,7 @@ class VllmEngine:
                 self._loop.call_soon_threadsafe(self._core.add, rejected)
             raise
 
-    def tokenize(self, generation: Generation, images: Sequence[Image] = ()) -> Started:
+    def tokenize(self, generation: Generation, images: Sequence[MediaFile] = ()) -> Started:
         """The prompt's tokens; raises RequestError."""
         ids = self._requests.prompt_ids(generation, images)
         return told_tokens(generation, ids, self._tokenizer, self._info.context)

@@ -343,7 +343,7 @@ def test_parts(part: dict[str, Any], read: Any) -> None:
         ({"type": "text", "content": "a", "text": "b"}, "content", "a"),
         ({"type": "image", "content": URL, "image_url": {"url": f"{URL}A"}}, "content", URL),
         ({"type": "image", "content": URL, "detail": "fine"}, "detail", "fine"),
-        ({"type": "input_audio", "input_audio": {"data": "", "format": "mp3"}}, "type", "input_audio"),
+        ({"type": "video_url", "video_url": {"url": URL}}, "type", "video_url"),
         ({"type": 5}, "type", "5"),
         ({"type": "text"}, "text", ""),
         ("hi", None, "hi"),

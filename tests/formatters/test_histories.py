@@ -12,7 +12,7 @@ import pytest
 
 from ..kit.api.conversation import carried
 from ..kit.api.dialects import CONVERSING, parse
-from ..kit.api.engine import image_parts
+from ..kit.api.engine import media_parts
 from ..kit.api.errors import PayloadError
 from ..kit.api.options import typed_settings
 from ..kit.api.types import Conversation, ParsedRequest, said
@@ -282,7 +282,7 @@ def test_an_image_in_a_result_is_named_by_the_clients_place(dialect: str) -> Non
     made = asked(dialect, *exchange(dialect, ["1"], ("1", [text(dialect, "a"), image(dialect)])))
     prompt = made.generations[0].prompt
     assert isinstance(prompt, Conversation)
-    (part,) = image_parts(prompt)
+    (part,) = media_parts(prompt)
     place, url = PLACES[dialect]
     assert [made.fields.name(path) for path in (part.place, part.field)] == [place, f"{place}.{url}"]
 

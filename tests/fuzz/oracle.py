@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from ..kit.api.dialects import receive, route_of
-from ..kit.api.engine import image_parts
+from ..kit.api.engine import media_parts
 from ..kit.api.errors import RequestError
 from ..kit.api.types import JSON, JSON_LINES, SSE, Conversation, Generation, ParsedRequest, Request, Response, Settings
 
@@ -75,7 +75,7 @@ def _check_call(call: ParsedRequest, request: Request) -> None:
         _must(all(map(math.isfinite, numbers)), "a number that is not finite", request)
         _must(1 <= sampling.n <= 128 and (sampling.best_of or 1) <= 128, "too many sequences", request)
         if isinstance(generation.prompt, Conversation):
-            image_parts(generation.prompt)
+            media_parts(generation.prompt)
 
 
 def _check_answer(answer: Response, request: Request) -> None:

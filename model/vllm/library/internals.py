@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
 
+from ...conversation import MediaKind
 from ...errors import StartError
 from ...text.answers.answer_ids import AnswerIds
 from .parts import RUN_V2_BUDGETS, RUN_V2_PROCESSORS, part
@@ -24,8 +25,8 @@ __all__ = [
     "argument_actions",
     "available_memory",
     "failed_output",
-    "image_limit",
     "keep_linear",
+    "media_limits",
     "no_outputs",
     "read_images_by",
     "rejected_transfer",
@@ -36,6 +37,7 @@ __all__ = [
     "v2_is_forced",
     "v2_takes_budgets",
     "v2_takes_processors",
+    "video_processor",
 ]
 
 log = logging.getLogger(__name__)
@@ -191,15 +193,20 @@ def _state_class() -> Any:
     return Linear
 
 
-def image_limit(core: Any) -> int:
-    """How many images a prompt may have; 0: the model takes none."""
+def media_limits(core: Any) -> dict[MediaKind, int]:
+    """How many images, audio and videos a prompt may have; 0: the model takes none."""
     processor = core.renderer.mm_processor
-    if processor is None:
-        return 0
-    limits = processor.info.allowed_mm_limits
+    limits = {} if processor is None else processor.info.allowed_mm_limits
     # Some models have one kind for images and videos alike.
-    kind = "vision_chunk" if getattr(core.model_config.hf_config, "use_unified_vision_chunk", False) else "image"
-    return int(limits.get(kind, 0))
+    unified = getattr(core.model_config.hf_config, "use_unified_vision_chunk", False)
+    seen: dict[MediaKind, str] = {"image": "vision_chunk" if unified else "image", "audio": "audio", "video": "video"}
+    return {kind: int(limits.get(name, 0)) for kind, name in seen.items()}
+
+
+def video_processor(core: Any) -> str | None:
+    """The class of the model's video processor, by which vLLM chooses how frames are picked."""
+    name: str | None = part("vllm.transformers_utils.processor:get_video_processor_cls_name")(core.model_config)
+    return name
 
 
 def read_images_by(renderer: Any, cache: Any) -> None:

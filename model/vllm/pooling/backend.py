@@ -15,7 +15,7 @@ from ...engine import EngineInfo, EngineStats
 from ...errors import Fault, GenerationError, LmiError, OptionError, ParameterError, UnsupportedError, raised_by_us
 from ...events import Delta, Event, Failed, Finish, Started
 from ...generation import Conversation, Generation
-from ...media.images import Image
+from ...media.parts import MediaFile
 from ...options import Settings
 from ...text.prompt_limits import check_ids, check_prompt, check_text, max_prompt_tokens, shortened, too_long
 from ...text.prompt_tokens import told_tokens
@@ -94,7 +94,7 @@ class PoolingBackend:
         """Whether anything runs."""
         return bool(self._running)
 
-    def tokenize(self, generation: Generation, images: Sequence[Image] = ()) -> Started:
+    def tokenize(self, generation: Generation, images: Sequence[MediaFile] = ()) -> Started:
         """The text's tokens; raises RequestError. Texts have no images."""
         given = generation.prompt
         if isinstance(given, Conversation):

@@ -11,7 +11,7 @@ from typing import ClassVar, Literal
 
 from ...errors import Fault, ParameterError, RequestError, UnsupportedError
 from ...generation import Conversation, Embedding, Generation
-from ...media.images import Image
+from ...media.parts import MediaFile
 from ...options import Settings
 from ...text.prompt_limits import check_text, first, last, max_prompt_tokens
 from .backend import PoolingBackend, Prepared
@@ -36,7 +36,7 @@ class VllmEmbedding(PoolingBackend):
         """As `begin_with`."""
         await self.begin_with(Generation(request_id="start", prompt=(0,), embedding=Embedding()))
 
-    def prepare(self, number: int, generation: Generation, images: Sequence[Image] = ()) -> Prepared:
+    def prepare(self, number: int, generation: Generation, images: Sequence[MediaFile] = ()) -> Prepared:
         """Tokenizes, cuts and checks; raises RequestError. Texts have no images."""
         from vllm import PoolingParams
 

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Literal
 
 from ...errors import Fault, OptionError, ParameterError, RequestError, UnsupportedError, raised_by_us
 from ...generation import Conversation, Generation, Scoring
-from ...media.images import Image
+from ...media.parts import MediaFile
 from ...options import Settings
 from ..library.parts import SECOND_TEXTS, check_second_texts
 from ..request.prompts.prompt import template_errors
@@ -66,7 +66,7 @@ class VllmScoring(PoolingBackend):
         scoring = Scoring(document="a", truncate=True) if self._ranks else Scoring(classes=True)
         await self.begin_with(Generation(request_id="start", prompt="a" if self._ranks else (0,), scoring=scoring))
 
-    def prepare(self, number: int, generation: Generation, images: Sequence[Image] = ()) -> Prepared:
+    def prepare(self, number: int, generation: Generation, images: Sequence[MediaFile] = ()) -> Prepared:
         """Tokenizes, cuts and checks; raises RequestError. Texts have no images."""
         from vllm import PoolingParams
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from ...errors import Fault, ParameterError, UnsupportedError, one_line, raised_by_us
 from ...generation import Conversation, Sampling, StructuredOutput
-from ...media.images import Image
+from ...media.parts import MediaFile
 from ...options import Settings
 from ...text.answers.splitting import AnswerSplitter
 from ...text.chat_template import chat_template
@@ -23,16 +23,17 @@ from ..guides.backends import GuideBackends
 from ..guides.beginning import Beginning
 from ..library.internals import tokenize_params
 from ..library.parts import part
+from ..media.connector import decoded
+from ..media.decoder import MediaDecoder, processor_faults, with_pictures
 from ..mistral.conversations import mistral_conversations
 from ..mistral.pictures import render_pictures
 from .answer_parsers import AnswerParsers
 from .harmony.harmony import harmony_of
-from .images import ImageDecoder, processor_faults, with_pictures
 from .prompts.encoding import TextEncoder, text_encoder
 from .prompts.plain_chat import PlainChat, plain_chat
 from .prompts.prompt import path_of
 from .prompts.roles import TemplateRoles
-from .results import holds_images, shows_images
+from .results import holds_media, shows_images
 
 __all__ = ["TEMPLATE", "ChatRenderer"]
 
@@ -57,7 +58,7 @@ class ChatRenderer:
     def __init__(self, core: Core, settings: Settings) -> None:
         self._core = core
         self._settings = settings
-        self.images = ImageDecoder(core)
+        self.media = MediaDecoder(core, settings.media)
         self._processing = threading.Lock()
         self._template = chat_template(settings)
         self._form = part("vllm.entrypoints.openai.chat_completion.protocol:ChatCompletionRequest")
@@ -108,7 +109,7 @@ class ChatRenderer:
         messages = template_messages(
             roles.fitted(conversation.messages),
             urls=False,
-            images_in_results=self._images_in_results(conversation),
+            media_in_results=self._media_in_results(conversation),
             join=self._mistral is None,
         )
         if self._mistral is not None:
@@ -163,7 +164,7 @@ class ChatRenderer:
     def render(
         self,
         request: Any,
-        images: Sequence[Image] = (),
+        images: Sequence[MediaFile] = (),
         sampling: Sampling = WHOLE,
         shortened: Callable[[str], str] | None = None,
         *,
@@ -177,7 +178,7 @@ class ChatRenderer:
         A prompt with images is not cut: vLLM would do so before an image becomes its tokens (0.23), or refuse it where
         an image is touched (0.32).
         """
-        pictures = self.images.decode(images)
+        pictures = self.media.decode(images)
         hidden = self._settings.exclude_tools_when_tool_choice_none and request.tool_choice == "none"
         if self._harmony is not None:
             return self._harmony.render(request, sampling, shortened, tools=not hidden)
@@ -196,7 +197,7 @@ class ChatRenderer:
         else:
             messages = with_pictures(request.messages, pictures)
             # vLLM's processors of images are not made for several threads. `skip_mm_cache`: image_cache.py is asked.
-            with self._processing, processor_faults(images):
+            with self._processing, processor_faults(images), decoded(pictures):
                 if self._core.images is not None:
                     self._core.images.whole = whole
                 if self._mistral is not None:
@@ -252,14 +253,14 @@ class ChatRenderer:
         """Those of a request's template or of the model's. Some templates drop what was said before a model thought."""
         return TemplateRoles(*(partial(self._trial, template=template, variables=how) for how in (None, THINKING)))
 
-    def _images_in_results(self, conversation: Conversation) -> bool:
+    def _media_in_results(self, conversation: Conversation) -> bool:
         """Whether those of a conversation stay there."""
-        if not (self.images.limit and holds_images(conversation.messages)):
+        if not (any(self.media.limits.values()) and holds_media(conversation.messages)):
             return False
         template = conversation.chat_template
         if template is None and self._shows_images is not None:
             return self._shows_images
-        shown = shows_images(lambda messages, picture: self._trial(messages, [Image(picture, "trial")], template))
+        shown = shows_images(lambda messages, picture: self._trial(messages, [MediaFile(picture, "trial")], template))
         if template is None:
             self._shows_images = shown
         return shown
@@ -267,7 +268,7 @@ class ChatRenderer:
     def _trial(
         self,
         messages: list[dict[str, Any]],
-        images: Sequence[Image] = (),
+        images: Sequence[MediaFile] = (),
         template: str | None = None,
         variables: Mapping[str, Any] | None = None,
     ) -> str:

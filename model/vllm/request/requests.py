@@ -14,7 +14,7 @@ import msgspec
 
 from ...errors import Fault, ParameterError, RequestError, raised_by_us
 from ...generation import Conversation, Generation, Sampling
-from ...media.images import Image
+from ...media.parts import MediaFile
 from ...options import Settings
 from ...text.answers.splitting import AnswerSplitter
 from ...text.prompt_limits import check_ids, max_new_tokens_for, with_truncation
@@ -54,7 +54,7 @@ class Prepared:
     """How many an answer may have."""
     tokens: int
     """How many all answers may have, with the prompt, and the entries of its log-probabilities."""
-    images: Sequence[Image]
+    images: Sequence[MediaFile]
     requests: list[Any]
     """EngineCoreRequests, without their names; without images that the core has."""
     splitters: list[AnswerSplitter | None]
@@ -104,7 +104,7 @@ class Requests:
         self._defaults: dict[str, Any] = dict(config.get_diff_sampling_param())
 
     def prepare(
-        self, number: int, generation: Generation, images: Sequence[Image] = (), *, whole: bool = False
+        self, number: int, generation: Generation, images: Sequence[MediaFile] = (), *, whole: bool = False
     ) -> Prepared:
         """Tokenizes and checks; raises RequestError. `whole`: with all images, whatever the core has."""
         generation = with_truncation(generation, self._context, self._most)
@@ -186,7 +186,7 @@ class Requests:
         self._bounds.check(first.sampling_params)
         return first, params[1:]
 
-    def prompt_ids(self, generation: Generation, images: Sequence[Image] = ()) -> list[int]:
+    def prompt_ids(self, generation: Generation, images: Sequence[MediaFile] = ()) -> list[int]:
         """The token ids that `prepare` would make of the prompt; raises RequestError."""
         given = generation.prompt
         if isinstance(given, tuple):
@@ -200,7 +200,7 @@ class Requests:
                 raise
             raise refused(error, _fault_of(generation)) from error
 
-    def _prompt(self, request: Any, images: Sequence[Image], generation: Generation, *, whole: bool = False) -> Any:
+    def _prompt(self, request: Any, images: Sequence[MediaFile], generation: Generation, *, whole: bool = False) -> Any:
         """The prompt as vLLM takes it; `request` is its form of a conversation, None for another prompt."""
         if not request:
             return self._prompts.render(generation)

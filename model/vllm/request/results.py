@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ...conversation import Image, Message
+from ...conversation import Media, Message
 from .prompts.roles import MARK, USER
 
-__all__ = ["holds_images", "shows_images"]
+__all__ = ["holds_media", "shows_images"]
 
 EDGE = 64
 """Pixels of the trial's image: processors refuse very small ones."""
@@ -31,13 +31,13 @@ RESULT = {
 TRIAL: list[dict[str, Any]] = [USER, CALLED, RESULT]
 
 
-def holds_images(messages: Sequence[Message | dict[str, Any]]) -> bool:
-    """Whether a result has an image."""
+def holds_media(messages: Sequence[Message | dict[str, Any]]) -> bool:
+    """Whether a result has more than text."""
     return any(
         isinstance(one, Message)
         and one.role == "tool"
         and not isinstance(one.content, str)
-        and any(isinstance(part, Image) for part in one.content)
+        and any(isinstance(part, Media) for part in one.content)
         for one in messages
     )
 

@@ -10,7 +10,7 @@ import pytest
 
 from lmi.formatters.conversation.builder import NONE, Arguments, Builder, Turn
 
-from ...kit.api.conversation import Call, Content, Image, Message, Text
+from ...kit.api.conversation import Call, Content, Media, Message, Text
 from ...kit.api.dialects import MAX_MESSAGES
 from ...kit.api.errors import ParameterError, PayloadError, RequestError
 from ...kit.rows import each_row
@@ -26,7 +26,7 @@ def content(*parts: str | tuple[str, str]) -> Content:
         if isinstance(part, str):
             made.text(part)
         else:
-            made.image(*part)
+            made.media("image", *part)
     return made
 
 
@@ -61,11 +61,11 @@ BUILT: dict[str, tuple[Callable[[Builder], object], list[Message]]] = {
     "one part": (lambda builder: builder.say("user", content("hi")), [Message("user", "hi")]),
     "parts": (
         lambda builder: builder.say("user", content("a", SEEN, "b")),
-        [Message("user", (Text("a"), Image("https://a.png"), Text("b")))],
+        [Message("user", (Text("a"), Media("image", "https://a.png"), Text("b")))],
     ),
     "an image alone": (
         lambda builder: builder.say("user", content(SEEN)),
-        [Message("user", (Image("https://a.png"),))],
+        [Message("user", (Media("image", "https://a.png"),))],
     ),
     "a name": (lambda builder: builder.say("critic", "No.", "Ann"), [Message("critic", "No.", name="Ann")]),
     "an empty answer": (lambda builder: builder.answer(), [Message("assistant")]),
@@ -82,7 +82,7 @@ BUILT: dict[str, tuple[Callable[[Builder], object], list[Message]]] = {
     ),
     "a result of parts": (
         lambda builder: builder.result("1", content("a", SEEN)),
-        [Message("tool", (Text("a"), Image("https://a.png")), call_id="1")],
+        [Message("tool", (Text("a"), Media("image", "https://a.png")), call_id="1")],
     ),
     "a failure": (
         lambda builder: builder.result("1", "no such place", failed=True),
@@ -102,7 +102,7 @@ BUILT: dict[str, tuple[Callable[[Builder], object], list[Message]]] = {
     ),
     "a failure with an image": (
         lambda builder: builder.result("1", content(SEEN, "a"), failed=True),
-        [Message("tool", (Text("Error: a"), Image("https://a.png")), call_id="1")],
+        [Message("tool", (Text("Error: a"), Media("image", "https://a.png")), call_id="1")],
     ),
 }
 

@@ -8,20 +8,20 @@ import pytest
 
 from lmi.formatters.conversation.content import MAX_MESSAGES, Content, Contents, PartForm, text_form
 
-from ...kit.api.conversation import Image, Text, TextKind
+from ...kit.api.conversation import Media, Text, TextKind
 from ...kit.api.dialects import parse
 from ...kit.api.errors import ParameterError, PayloadError, RequestError, UnsupportedError
-from ...kit.api.options import ImageRules, typed_settings
+from ...kit.api.options import MediaRules, typed_settings
 from ...kit.api.types import Settings, said
 from ...kit.rows import each_row
 
 STRICT = typed_settings(unknown_parameters="error")
-TELLING = typed_settings(images=ImageRules(unreadable_parts="text"))
+TELLING = typed_settings(media=MediaRules(unreadable_parts="text"))
 URL = "https://example.com/a.png"
 
 
 def _image(read: dict[str, Any], content: Content, place: str, settings: Settings) -> None:
-    content.image(read["url"], f"{place}.url")
+    content.media("image", read["url"], f"{place}.url")
 
 
 FORMS = {"text": text_form("text", "cached"), "image": PartForm({"url": TextKind()}, ("url",), add=_image)}
@@ -39,8 +39,8 @@ INFERRED = Contents(FORMS, infer=lambda part: "image" if "url" in part else None
         (USUAL, [{"type": "text", "text": ""}], ""),
         (USUAL, [{"type": "text", "text": "hi", "cached": {"a": 1}}], "hi"),
         (USUAL, [{"type": "text", "text": one} for one in "ab"], (Text("a"), Text("b"))),
-        (USUAL, [{"type": "image", "url": URL}], (Image(URL),)),
-        (INFERRED, [{"url": URL}, {"type": None, "url": URL}], (Image(URL), Image(URL))),
+        (USUAL, [{"type": "image", "url": URL}], (Media("image", URL),)),
+        (INFERRED, [{"url": URL}, {"type": None, "url": URL}], (Media("image", URL), Media("image", URL))),
     ],
 )
 def test_what_is_said(kind: Contents, given: Any, expected: Any) -> None:
@@ -61,7 +61,7 @@ def test_where_images_are() -> None:
     # As the result of a call that failed.
     after = content.after("Error: ")
     assert (after.parts, after.fields) == (
-        [Text("Error: a\nb\na\nb"), *[Image(URL)] * 4], {1: first, 2: last, 3: first, 4: last}
+        [Text("Error: a\nb\na\nb"), *[Media("image", URL)] * 4], {1: first, 2: last, 3: first, 4: last}
     )  # fmt: skip
 
 
@@ -131,8 +131,7 @@ UNREADABLE: dict[str, tuple[str, dict[str, Any], str]] = {
     "an input_file's data": ("responses", {"type": "input_file", "file_data": "JVBERi0=", "filename": "a"}, "type"),
     "an input_image's file": ("responses", {"type": "input_image", "file_id": "f", "detail": "low"}, "file_id"),
     **{
-        f"{kind} of {dialect}": (dialect, {"type": kind, kind: {"data": "AAAA"}}, "type")
-        for kind in ("input_audio", "file")
+        f"a file of {dialect}": (dialect, {"type": "file", "file": {"data": "AAAA"}}, "type")
         for dialect in ("openai", "azure", "minimal")
     },
 }
@@ -201,6 +200,6 @@ def test_a_mistake_stays_one(part: Any, kind: type[RequestError], place: str) ->
 
 
 def test_an_unknown_field_stays_one() -> None:
-    settings = typed_settings(unknown_parameters="error", images=TELLING.images)
+    settings = typed_settings(unknown_parameters="error", media=TELLING.media)
     with pytest.raises(UnsupportedError, match=r"^messages\[\].content\[\].odd: unknown field"):
         parse("openai", body("openai", {"type": "text", "text": "a", "odd": 1}), settings)

@@ -25,7 +25,7 @@ from lmi.formatters.common.guides import JSON_GUIDE, AskedGuide
 from lmi.formatters.common.kinds import Boolean, Filled, Integer, Number, Text, Texts
 from lmi.formatters.conversation.builder import Arguments, Builder
 from lmi.formatters.conversation.content import MAX_MESSAGES, Content
-from lmi.formatters.conversation.images import ImageUrl
+from lmi.formatters.conversation.media import MediaUrl
 from lmi.formatters.conversation.template_arguments import think
 from lmi.formatters.conversation.tools import FUNCTION, Choice, Offer, use
 from lmi.formatters.dialect import OpenApi, own_response
@@ -51,7 +51,7 @@ MESSAGE = Tagged(
     "role",
     {
         "system": Form({"content": Text()}, ("content",)),
-        "user": Form({"content": Text(), "images": Listed(ImageUrl(base64=True), noun="images")}, ("content",)),
+        "user": Form({"content": Text(), "images": Listed(MediaUrl(base64=True), noun="images")}, ("content",)),
         "assistant": Form({"content": Text(), "thinking": Text(), "tool_calls": Listed(CALL, noun="calls")}),
         "tool": Form({"content": Text(), "tool_name": Text()}, ("content",)),
     },
@@ -120,7 +120,7 @@ def _say(builder: Builder, messages: list[tuple[str, dict[str, Any]]]) -> None:
             content = Content()
             content.text(given["content"])
             for image in given.get("images", ()):
-                content.image(*image)
+                content.media("image", *image)
             builder.say(role, content)
 
 

@@ -26,6 +26,7 @@ def conversation(*messages: Any, **given: Any) -> Conversation:
     return made.prompt
 
 
+SEEN = "'text' or 'image_url' or 'audio_url' or 'input_audio' or 'video_url'"
 SAME: list[dict[str, Any]] = [
     {"role": "system", "content": "Be brief."},
     {"role": "developer", "content": "Be brief.", "name": "dev"},
@@ -37,6 +38,8 @@ SAME: list[dict[str, Any]] = [
         "content": [
             {"type": "image_url", "image_url": {"url": "https://example.com/a.png"}},
             {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}},
+            {"type": "audio_url", "audio_url": {"url": "data:audio/wav;base64,AAAA"}},
+            {"type": "video_url", "video_url": {"url": "https://example.com/a.mp4"}},
         ],
     },
     {"role": "assistant", "content": "hello"},
@@ -138,7 +141,7 @@ FAULTS: list[tuple[Any, type[LmiError], str]] = [
     (
         _parts({"type": "refusal", "refusal": "a"}, role="critic"),
         UnsupportedError,
-        "messages[1].content[0].type: expected 'text' or 'image_url' from the role 'other', got 'refusal'",
+        f"messages[1].content[0].type: expected {SEEN} from the role 'other', got 'refusal'",
     ),
     ({"role": "user"}, PayloadError, "messages[1].content: expected a string or a list of parts, got None"),
     ({"role": "user", "content": 5}, PayloadError, "messages[1].content: expected a string or a list of parts, got 5"),
@@ -148,9 +151,29 @@ FAULTS: list[tuple[Any, type[LmiError], str]] = [
         (
             _parts({"type": kind, kind: {}}),
             UnsupportedError,
-            f"messages[1].content[0].type: expected 'text' or 'image_url' from the role 'user', got '{kind}'",
+            f"messages[1].content[0].type: expected {SEEN} from the role 'user', got '{kind}'",
         )
-        for kind in ("video_url", "audio_url", "input_audio", "image_embeds", "audio_embeds", "prompt_embeds")
+        for kind in ("image_embeds", "audio_embeds", "prompt_embeds")
+    ),
+    (
+        _parts({"type": "audio_url", "audio_url": None, "uuid": "x"}),
+        PayloadError,
+        "messages[1].content[0].audio_url: expected a URL, or an object with it; no audio is known by its uuid",
+    ),
+    (
+        _parts({"type": "video_url", "video_url": {"url": "ftp://a/b.mp4"}}),
+        ParameterError,
+        "messages[1].content[0].video_url.url: expected a URL of a video: data:video/...;base64,..., https://... or ",
+    ),
+    (
+        _parts({"type": "input_audio", "input_audio": {"format": "wav"}}),
+        PayloadError,
+        "messages[1].content[0].input_audio.data: expected a non-empty string, got None",
+    ),
+    (
+        _parts({"type": "input_audio", "input_audio": {"data": "AAAA", "format": "wav;x,"}}),
+        PayloadError,
+        "messages[1].content[0].input_audio.format: expected the name of a format, as wav or mp3, got 'wav;x,'",
     ),
     (
         _parts({"type": "image_url"}, role="system"),

@@ -8,7 +8,7 @@ import pytest
 
 from ...kit.answers.responses import asked, conversation
 from ...kit.api.dialects import MAX_MESSAGES
-from ...kit.api.engine import image_parts
+from ...kit.api.engine import media_parts
 from ...kit.api.errors import ParameterError, PayloadError, RequestError, UnsupportedError
 from ...kit.api.types import Conversation, said
 from ...kit.rows import each_row
@@ -173,6 +173,6 @@ def test_a_refused_image_is_named_by_the_clients_place() -> None:
     made = asked([{"role": "user", "content": parts}], instructions="Be brief.")
     prompt = made.generations[0].prompt
     assert isinstance(prompt, Conversation)
-    (part,) = image_parts(prompt)
+    (part,) = media_parts(prompt)
     named = [made.fields.name(path) for path in (part.place, part.field)]
     assert named == ["input[0].content[1]", "input[0].content[1].image_url"]

@@ -14,12 +14,14 @@ from lmi.formatters.conversation.builder import Builder
 from lmi.formatters.conversation.carried import carried, uncarried
 from lmi.formatters.conversation.content import Content, Contents
 from lmi.formatters.openai.messages import PARTS as OPENAI_PARTS
+from lmi.formatters.responses.items import PARTS as RESPONSES_PARTS
 from lmi.model import former_fields
-from lmi.model.conversation import Call, Image, Message, Part, Text
+from lmi.model.conversation import Call, Media, Message, Part, Text
 
 __all__ = [
     "AZURE_PARTS",
     "OPENAI_PARTS",
+    "RESPONSES_PARTS",
     "Anything",
     "Boolean",
     "Builder",
@@ -29,8 +31,8 @@ __all__ = [
     "Filled",
     "FoundTools",
     "Ids",
-    "Image",
     "Integer",
+    "Media",
     "Message",
     "Nested",
     "Part",

@@ -9,7 +9,7 @@ from lmi.model.backend import limits
 from lmi.model.heap import freeze
 from lmi.model.log import show_content
 from lmi.model.log_filters import Tidy
-from lmi.model.media.images import Budget, image_parts
+from lmi.model.media.parts import Budget, media_parts
 from lmi.model.media.url_policy import MediaError, Target
 from lmi.model.media.url_policy import allowed as allowed_url
 from lmi.model.media.url_policy import public as public_address
@@ -124,9 +124,9 @@ __all__ = [
     "facts_of",
     "form_of",
     "freeze",
-    "image_parts",
     "join_leader",
     "limits",
+    "media_parts",
     "output_reader",
     "plain_chat",
     "public_address",

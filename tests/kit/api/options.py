@@ -10,12 +10,12 @@ from lmi.model.options.adapter_options import AdapterOptions
 from lmi.model.options.environment.tgi import TGI
 from lmi.model.options.environment.vllm_image import ARGUMENTS, PREFIX
 from lmi.model.options.finding import Finding
-from lmi.model.options.image_rules import ImageRules
+from lmi.model.options.media_rules import MediaRules
 from lmi.model.options.option import Option
 from lmi.model.options.table import OPTIONS, option_named
 
 __all__ = [
-    "ARGUMENTS", "OPTIONS", "PREFIX", "TGI", "AdapterOptions", "Finding", "ImageRules", "Option", "load_settings",
+    "ARGUMENTS", "OPTIONS", "PREFIX", "TGI", "AdapterOptions", "Finding", "MediaRules", "Option", "load_settings",
     "make_settings", "notes_of", "option_named", "read_properties", "settings_of", "typed_settings",
 ]  # fmt: skip
 

@@ -36,7 +36,7 @@ from lmi.model.generation import (
     StructuredOutput,
     nth_seed,
 )
-from lmi.model.media.images import Image
+from lmi.model.media.parts import MediaFile
 from lmi.model.options import Settings
 from lmi.model.text.template_messages import template_messages
 
@@ -61,7 +61,7 @@ __all__ = [
     "FinishReason",
     "Generation",
     "Hooks",
-    "Image",
+    "MediaFile",
     "Message",
     "OpenApi",
     "ParsedRequest",

@@ -16,7 +16,7 @@ from pathlib import Path
 from lmi.model.engine import EngineInfo, EngineStats
 from lmi.model.events import Delta, Event, Finish, FinishReason, Started, Token
 from lmi.model.generation import Conversation, Generation
-from lmi.model.media.images import Image
+from lmi.model.media.parts import MediaFile
 from lmi.model.options import Settings
 from lmi.model.text.prompt_limits import check_prompt, check_text
 from lmi.model.text.template_messages import template_messages
@@ -62,7 +62,7 @@ class ParrotEngine:
         """What it may come to."""
         return prepared.prompt_tokens + (prepared.generation.sampling.max_tokens or CONTEXT)
 
-    def prepare(self, number: int, generation: Generation, images: Sequence[Image] = ()) -> Running:
+    def prepare(self, number: int, generation: Generation, images: Sequence[MediaFile] = ()) -> Running:
         """Looks the answer up."""
         del images
         prompt = generation.prompt

@@ -21,7 +21,7 @@ from ...kit.api.engine import Budget, MediaError, Target
 from ...kit.api.engine import allowed_url as allowed
 from ...kit.api.engine import public_address as public
 from ...kit.api.errors import OptionError
-from ...kit.api.options import ImageRules, make_settings
+from ...kit.api.options import MediaRules, make_settings
 from ...kit.models.pictures import Site, png, serving
 from ...kit.rows import each_row
 
@@ -36,9 +36,9 @@ def served() -> Iterator[tuple[Site, int]]:
 
 
 def fetch(url: str, most: int = 1 << 20, cancelled: threading.Event | None = None, **rules: Any) -> bytes:
-    given: dict[str, Any] = {"domains": ("*",), "networks": HERE, "timeout": 20.0, **rules}
+    given: dict[str, Any] = {"domains": ("*",), "networks": HERE, "image_timeout": 20.0, **rules}
     budget = Budget(most, "bytes", "max_image_bytes")
-    return Fetcher(ImageRules(**given)).fetch(url, budget.take, cancelled or threading.Event())
+    return Fetcher(MediaRules(**given)).fetch(url, budget.take, cancelled or threading.Event())
 
 
 def refused(url: str, most: int = 1 << 20, **rules: Any) -> str:
@@ -99,7 +99,7 @@ def test_the_size_is_limited(served: tuple[Site, int], way: str) -> None:
 def test_all_of_it_must_be_over_in_time(served: tuple[Site, int], path: str) -> None:
     """Bytes that keep coming do not put the end off."""
     url = f"http://127.0.0.1:{served[1]}/{path}"
-    assert refused(url, timeout=0.4) == "it could not be fetched within 0.4 seconds (option.image_fetch_timeout)"
+    assert refused(url, image_timeout=0.4) == "it could not be fetched within 0.4 seconds (option.image_fetch_timeout)"
 
 
 def test_a_server_that_never_accepts(served: tuple[Site, int]) -> None:
@@ -108,7 +108,7 @@ def test_a_server_that_never_accepts(served: tuple[Site, int]) -> None:
         deaf.bind(("127.0.0.1", 0))
         deaf.listen(0)
         url = f"http://127.0.0.1:{deaf.getsockname()[1]}/a.png"
-        assert "within 0.4 seconds" in refused(url, timeout=0.4)
+        assert "within 0.4 seconds" in refused(url, image_timeout=0.4)
 
 
 def test_nobody_waits_any_more(served: tuple[Site, int]) -> None:
@@ -119,7 +119,7 @@ def test_nobody_waits_any_more(served: tuple[Site, int]) -> None:
 
     def run() -> None:
         try:
-            fetch(f"http://127.0.0.1:{port}/hold/a.png", cancelled=cancelled, timeout=300.0)
+            fetch(f"http://127.0.0.1:{port}/hold/a.png", cancelled=cancelled, image_timeout=300.0)
         except MediaError as error:
             raised.append(error)
 
@@ -218,7 +218,7 @@ def test_a_resolver_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> Non
         return []
 
     monkeypatch.setattr(socket, "getaddrinfo", lookup)
-    assert "the lookup of its host name timed out" in refused("http://pictures.example/a.png", timeout=0.2)
+    assert "the lookup of its host name timed out" in refused("http://pictures.example/a.png", image_timeout=0.2)
     answered.set()
     assert "has no address" in refused("http://pictures.example/a.png")
 
@@ -344,8 +344,8 @@ def _wrapped(context: ssl.SSLContext, sock: socket.socket) -> Any:
 
 
 def test_the_options() -> None:
-    rules = make_settings().images
-    assert rules == ImageRules()
+    rules = make_settings().media
+    assert rules == MediaRules()
     assert (rules.domains, rules.networks, rules.folder) == ((), (), None)
     given = {
         "allowed_media_domains": '["Example.com", "*.cdn.example.com"]', "max_image_bytes": "1000",
@@ -354,9 +354,9 @@ def test_the_options() -> None:
         "max_image_pixels": "64",
     }  # fmt: skip
     settings = make_settings(**given)
-    assert settings.images == ImageRules(
+    assert settings.media == MediaRules(
         domains=("example.com", "*.cdn.example.com"), networks=("10.0.0.0/8", "fd00::/8"), folder="/pictures",
-        timeout=2.5, max_bytes=1000, max_pixels=64,
+        image_timeout=2.5, max_bytes=1000, max_pixels=64,
     )  # fmt: skip
     # vLLM's own fetching is never used, and must not be told that it may.
     assert not given.keys() & settings.engine_arguments.keys()
@@ -387,5 +387,5 @@ def test_vllms_environment_variables_mean_the_same(served: tuple[Site, int], mon
     url = f"http://127.0.0.1:{served[1]}"
     monkeypatch.setenv("VLLM_IMAGE_FETCH_TIMEOUT", "1")
     monkeypatch.setenv("VLLM_MEDIA_URL_ALLOW_REDIRECTS", "0")
-    assert "within 1 seconds" in refused(f"{url}/drip", timeout=None)
+    assert "within 1 seconds" in refused(f"{url}/drip", image_timeout=None)
     assert "more than 0 redirects" in refused(f"{url}/to//a.png")

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from lmi.model.options.deciding_options import IndirectOptions
-from lmi.model.options.image_rules import ImageRules
+from lmi.model.options.media_rules import MediaRules
 from lmi.model.options.option import Option, declared
 from lmi.model.options.settings import Limits, Settings
 
@@ -96,7 +96,7 @@ def reads(path: Path, owners: set[str]) -> set[str]:
     [
         (Settings, {"settings", "_settings"}, False),
         (Limits, {"limits", "_limits"}, False),
-        (ImageRules, {"rules", "_rules"}, False),
+        (MediaRules, {"rules", "_rules"}, False),
         # Resolving reads these, and nobody else.
         (IndirectOptions, {"given"}, True),
     ],

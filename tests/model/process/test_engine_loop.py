@@ -29,8 +29,19 @@ from ...kit.api.engine import (
     ToEngine,
 )
 from ...kit.api.errors import AdapterError, ErrorMessage, ParameterError
-from ...kit.api.options import ImageRules
-from ...kit.api.types import Delta, EngineInfo, EngineStats, Event, Failed, Finish, Generation, Image, Rendered, Started
+from ...kit.api.options import MediaRules
+from ...kit.api.types import (
+    Delta,
+    EngineInfo,
+    EngineStats,
+    Event,
+    Failed,
+    Finish,
+    Generation,
+    MediaFile,
+    Rendered,
+    Started,
+)
 from ...kit.engines.loaders import Loader, adapter
 
 pytestmark = pytest.mark.anyio
@@ -49,11 +60,11 @@ class Noting:
 
     async def begin(self) -> None: ...
 
-    def prepare(self, number: int, generation: Generation, images: Sequence[Image] = ()) -> Any:
+    def prepare(self, number: int, generation: Generation, images: Sequence[MediaFile] = ()) -> Any:
         del generation, images
         return number
 
-    def tokenize(self, generation: Generation, images: Sequence[Image] = ()) -> Started:
+    def tokenize(self, generation: Generation, images: Sequence[MediaFile] = ()) -> Started:
         del images
         assert isinstance(generation.prompt, str)
         return Started(len(generation.prompt), context=8)
@@ -128,10 +139,10 @@ async def test_what_fails_before_it_starts_is_logged_with_its_request(
     ends: Ends, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Failing(Noting):
-        def prepare(self, number: int, generation: Generation, images: Sequence[Image] = ()) -> Any:
+        def prepare(self, number: int, generation: Generation, images: Sequence[MediaFile] = ()) -> Any:
             raise ValueError("broken") if number == 7 else ParameterError("not for the log")
 
-    running = asyncio.ensure_future(EngineLoop(ends.engine, Failing(), ImageRules()).run())
+    running = asyncio.ensure_future(EngineLoop(ends.engine, Failing(), MediaRules()).run())
     for number in (7, 8):
         ends.host.send(Add(number, Generation(request_id=f"r-{number}", prompt="a")))
         assert isinstance(await asyncio.to_thread(ends.host.receive), Step)
@@ -146,7 +157,7 @@ async def test_the_host_is_told_how_busy_the_engine_is_and_when_it_is_idle(
     """At each beat while it makes steps, and once when there is no more to do; not while a busy one brings nothing."""
     monkeypatch.setattr("lmi.model.process.engine_loop.BEAT_S", 0.05)
     backend = Noting()
-    running = asyncio.ensure_future(EngineLoop(ends.engine, backend, ImageRules()).run())
+    running = asyncio.ensure_future(EngineLoop(ends.engine, backend, MediaRules()).run())
     backend.busy = True
     backend.brought.put_nowait([])
     await asyncio.sleep(0.5)
@@ -170,7 +181,7 @@ class Measured(Noting):
     [(Measured, "text/plain", b"as text/plain"), (Measured, "broken", b""), (Noting, "text/plain", b"")],
 )
 async def test_metrics_are_told_to_who_asks(ends: Ends, backend: type[Noting], content_type: str, text: bytes) -> None:
-    running = asyncio.ensure_future(EngineLoop(ends.engine, backend(), ImageRules()).run())
+    running = asyncio.ensure_future(EngineLoop(ends.engine, backend(), MediaRules()).run())
     ends.host.send(Scrape(content_type))
     assert await asyncio.to_thread(ends.host.receive) == Scraped(content_type, text)
     ends.host.close()
@@ -183,7 +194,7 @@ async def test_an_engine_that_fails_ends_the_loop(ends: Ends) -> None:
             raise MemoryError("no room")
 
     with pytest.raises(MemoryError, match="no room"):
-        await asyncio.wait_for(EngineLoop(ends.engine, Failing(), ImageRules()).run(), 10)
+        await asyncio.wait_for(EngineLoop(ends.engine, Failing(), MediaRules()).run(), 10)
 
 
 async def test_an_intake_that_fails_ends_the_loop(ends: Ends, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -195,12 +206,12 @@ async def test_an_intake_that_fails_ends_the_loop(ends: Ends, monkeypatch: pytes
     monkeypatch.setattr(RequestPreparer, "take", failing)
     ends.host.send(Add(1, Generation(request_id="r", prompt="a")))
     with pytest.raises(MemoryError, match="no room for a request"):
-        await asyncio.wait_for(EngineLoop(ends.engine, Noting(), ImageRules()).run(), 10)
+        await asyncio.wait_for(EngineLoop(ends.engine, Noting(), MediaRules()).run(), 10)
 
 
 async def test_what_is_held_back_starts_when_it_is_released_and_not_after_an_abort(ends: Ends) -> None:
     backend = Noting()
-    running = asyncio.ensure_future(EngineLoop(ends.engine, backend, ImageRules()).run())
+    running = asyncio.ensure_future(EngineLoop(ends.engine, backend, MediaRules()).run())
     host: Channel[Any] = ends.host
     for number in (1, 2, 3, 4):
         host.send(Add(number, Generation(request_id="r", prompt="a", held=number != 3)))
@@ -223,7 +234,7 @@ async def test_what_is_held_back_starts_when_it_is_released_and_not_after_an_abo
 async def test_a_prompts_tokens_are_told_without_the_engine(ends: Ends) -> None:
     """Longer than the context, too; beside what the tokens in flight leave room for, and whatever its adapter is."""
     backend = Adapted()
-    running = asyncio.ensure_future(EngineLoop(ends.engine, backend, ImageRules(), 1).run())
+    running = asyncio.ensure_future(EngineLoop(ends.engine, backend, MediaRules(), 1).run())
     ends.host.send(SetAdapter(B))
     assert await asyncio.to_thread(ends.host.receive) == AdapterOutcome(B.key)
     ends.host.send(Add(7, Generation(request_id="r", prompt="more than the context", tokenize=True, adapter=B.key)))
@@ -242,7 +253,7 @@ async def test_a_backend_that_cannot_tell_tokens_says_so(ends: Ends, stepped: bo
     backend.tokenize = None
     if stepped:
         backend.step = list
-    running = asyncio.ensure_future(EngineLoop(ends.engine, backend, ImageRules()).run())
+    running = asyncio.ensure_future(EngineLoop(ends.engine, backend, MediaRules()).run())
     ends.host.send(Add(7, Generation(request_id="r", prompt="a", tokenize=True)))
     message = await asyncio.to_thread(ends.host.receive)
     refused = Failed("UnsupportedError", "the engine noting does not tell how a prompt is tokenized")
@@ -254,7 +265,7 @@ async def test_a_backend_that_cannot_tell_tokens_says_so(ends: Ends, stepped: bo
 async def test_an_abort_never_comes_before_what_it_ends(ends: Ends) -> None:
     """A generation that is ended while it is being prepared is never started: it would run on for nobody."""
     backend = Noting()
-    running = asyncio.ensure_future(EngineLoop(ends.engine, backend, ImageRules()).run())
+    running = asyncio.ensure_future(EngineLoop(ends.engine, backend, MediaRules()).run())
     numbers = range(1, 200)
     for number in numbers:
         ends.host.post(Add(number, Generation(request_id="r", prompt="a")))
@@ -271,7 +282,7 @@ async def test_an_abort_never_comes_before_what_it_ends(ends: Ends) -> None:
 async def test_tokens_in_flight_are_counted_from_start_to_end(ends: Ends) -> None:
     """A generation of so many tokens as its number says, with 100 in flight at most."""
     backend = Noting()
-    running = asyncio.ensure_future(EngineLoop(ends.engine, backend, ImageRules(), 100).run())
+    running = asyncio.ensure_future(EngineLoop(ends.engine, backend, MediaRules(), 100).run())
 
     async def comes_in(number: int) -> str:
         """Whether it is started, or what it fails with."""
@@ -309,7 +320,7 @@ class Adapted(Noting):
         super().__init__()
         self.adapters = Loader(most_loaded=1, most_pinned=0)
 
-    def prepare(self, number: int, generation: Generation, images: Sequence[Image] = ()) -> Any:
+    def prepare(self, number: int, generation: Generation, images: Sequence[MediaFile] = ()) -> Any:
         if generation.prompt == "broken":
             raise ParameterError("not this prompt")
         return super().prepare(number, generation, images)
@@ -322,7 +333,7 @@ class Running:
         self.backend = Adapted()
         self.loader = self.backend.adapters
         self.host = ends.host
-        self.loop = EngineLoop(ends.engine, self.backend, ImageRules())
+        self.loop = EngineLoop(ends.engine, self.backend, MediaRules())
         self.running = asyncio.ensure_future(self.loop.run())
 
     def add(self, number: int, key: str | None, prompt: str = "a", *, held: bool = False) -> None:
@@ -470,10 +481,10 @@ async def test_a_generation_that_ends_lets_go_of_its_adapter(
 async def test_the_start_says_which_adapters_could_not_be_loaded(ends: Ends) -> None:
     backend = Adapted()
     backend.adapters.errors[B.key] = AdapterError("it is broken")
-    faults = await EngineLoop(ends.engine, backend, ImageRules()).begin([A, B])
+    faults = await EngineLoop(ends.engine, backend, MediaRules()).begin([A, B])
     assert {key: error.message for key, error in faults.items()} == {B.key: "it is broken"}
     assert backend.adapters.known == {A.key, B.key}
 
 
 async def test_an_engine_without_adapters_has_none_at_its_start(ends: Ends) -> None:
-    assert await EngineLoop(ends.engine, Noting(), ImageRules()).begin([A]) == {}
+    assert await EngineLoop(ends.engine, Noting(), MediaRules()).begin([A]) == {}

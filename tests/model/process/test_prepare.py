@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from ...kit.api.engine import RequestPreparer
-from ...kit.api.options import ImageRules
+from ...kit.api.options import MediaRules
 from ...kit.api.types import Conversation, EngineInfo, Generation, Message, Sampling, StructuredOutput
 from ...kit.rows import each_row
 
@@ -59,7 +59,7 @@ def test_threads(generation: Generation, at_once: bool) -> None:
     def ready(*_: Any) -> None:
         done.set()
 
-    RequestPreparer(shape, ImageRules(), 0.0, ready, ready, ready).take(1, generation)
+    RequestPreparer(shape, MediaRules(), 0.0, ready, ready, ready).take(1, generation)
     assert done.is_set() or not at_once
     assert done.wait(30)
     assert (backend.thread is threading.current_thread()) == at_once

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from lmi.model.text.template_messages import image_urls
+from lmi.model.text.template_messages import media_in
 
-from ...kit.api.conversation import Call, Image, Message, Part, Text, forget_former_use
+from ...kit.api.conversation import Call, Media, Message, Part, Text, forget_former_use
 from ...kit.api.types import template_messages
 from ...kit.rows import each_row
 
@@ -45,7 +45,7 @@ def user(*content: dict[str, Any]) -> dict[str, Any]:
 
 
 HI: dict[str, Any] = {"role": "user", "content": "hi"}
-SEEN = result("a", Text("x"), Image("u1"), Text("y"), Image("u2"))
+SEEN = result("a", Text("x"), Media("image", "u1"), Text("y"), Media("image", "u2"))
 SHOWN = {"role": "tool", "tool_call_id": "a", "content": "x\ny"}
 IMAGES = user(image("u1"), image("u2"))
 ODD: dict[str, Any] = {"role": "odd", "content": [{"type": "odd", "odd": 1}], "more": None}
@@ -54,7 +54,7 @@ MADE: dict[str, tuple[list[Given], list[dict[str, Any]]]] = {
     "nothing": ([], []),
     "a text": ([Message("user", "hi")], [HI]),
     "a name": ([Message("user", "hi", name="Ann")], [{**HI, "name": "Ann"}]),
-    "parts": ([Message("user", (Text("a"), Image("u"), Text("b")))], [user(text("a"), image("u"), text("b"))]),
+    "parts": ([Message("user", (Text("a"), Media("image", "u"), Text("b")))], [user(text("a"), image("u"), text("b"))]),
     "another role": ([Message("critic", "No.")], [{"role": "critic", "content": "No."}]),
     "an answer": (
         [Message("assistant", "so", "hm", called("a").calls, name="Bob")],
@@ -96,7 +96,7 @@ MADE: dict[str, tuple[list[Given], list[dict[str, Any]]]] = {
         [calls("a"), SHOWN, user(image("u1"), image("u2"), text("hi"))],
     ),
     "images before the user's parts": (
-        [called("a"), SEEN, Message("user", (Text("hi"), Image("u3")))],
+        [called("a"), SEEN, Message("user", (Text("hi"), Media("image", "u3")))],
         [calls("a"), SHOWN, user(image("u1"), image("u2"), text("hi"), image("u3"))],
     ),
     "images before an answer": (
@@ -108,7 +108,7 @@ MADE: dict[str, tuple[list[Given], list[dict[str, Any]]]] = {
         [calls("a"), SHOWN, IMAGES, calls("b"), *results("b")],
     ),
     "images of several results": (
-        [called("a", "b"), result("b", Image("u0")), SEEN],
+        [called("a", "b"), result("b", Media("image", "u0")), SEEN],
         [
             calls("a", "b"), SHOWN, {"role": "tool", "tool_call_id": "b", "content": ""},
             user(image("u1"), image("u2"), image("u0")),
@@ -129,13 +129,24 @@ def test_what_templates_get(name: str) -> None:
 
 
 NUMBERED: dict[str, tuple[list[Given], list[list[str]]]] = {
-    "in their order": ([Message("user", (Image("u"), Text("a"), Image("v"))), Message("user", (Image("w"),))],
-                       [["0", "1"], ["2"]]),
-    "in dicts": ([user(image("u")), Message("user", (Image("v"),)), user(text("a"), image("w"))],
+    "in their order": (
+        [
+            Message("user", (Media("image", "u"), Text("a"), Media("image", "v"))),
+            Message("user", (Media("image", "w"),)),
+        ],
+        [["0", "1"], ["2"]],
+    ),
+    "in dicts": ([user(image("u")), Message("user", (Media("image", "v"),)), user(text("a"), image("w"))],
                  [["0"], ["1"], ["2"]]),
     # The first result's come second: its call is the second one.
     "of results": (
-        [user(image("u")), called("a", "b"), result("b", Image("v")), SEEN, Message("user", (Image("w"),))],
+        [
+            user(image("u")),
+            called("a", "b"),
+            result("b", Media("image", "v")),
+            SEEN,
+            Message("user", (Media("image", "w"),)),
+        ],
         [["0"], ["2", "3", "1", "4"]],
     ),
 }  # fmt: skip
@@ -152,7 +163,7 @@ def test_numbers_of_images(name: str) -> None:
 
     numbers = urls(template_messages(given, urls=False))
     assert numbers == expected
-    fetched = [url for message in given for _, url in image_urls(message)]
+    fetched = [media.url for message in given for _, media in media_in(message)]
     assert [[fetched[int(number)] for number in some] for some in numbers] == urls(template_messages(given))
 
 
@@ -169,7 +180,7 @@ def test_dicts_are_not_changed() -> None:
     ("message", "expected"),
     [
         (Message("user", "a"), []),
-        (Message("user", (Text("a"), Image("u"), Image("v"))), [(1, "u"), (2, "v")]),
+        (Message("user", (Text("a"), Media("image", "u"), Media("image", "v"))), [(1, "u"), (2, "v")]),
         ({"role": "user", "content": "a"}, []),
         ({"role": "user"}, []),
         (user(text("a"), image("u")), [(1, "u")]),
@@ -177,7 +188,7 @@ def test_dicts_are_not_changed() -> None:
     ],
 )
 def test_where_images_are(message: Given, expected: list[tuple[int, str]]) -> None:
-    assert [*image_urls(message)] == expected
+    assert [(place, media.url) for place, media in media_in(message)] == expected
 
 
 def test_a_message_may_still_be_read_as_a_dict(
@@ -185,7 +196,7 @@ def test_a_message_may_still_be_read_as_a_dict(
 ) -> None:
     """Engines of users read messages when these were dicts in OpenAI's form."""
     forget_former_use(monkeypatch)
-    message = Message("user", (Text("a"), Image("u")))
+    message = Message("user", (Text("a"), Media("image", "u")))
     assert (message["role"], message["content"][1]["image_url"]) == ("user", {"url": "u"})
     assert (message.get("content")[0], message.get("tool_calls"), message.get("name", "x")) == (
         {"type": "text", "text": "a"}, None, "x",
@@ -222,15 +233,19 @@ def test_what_is_said_before_calls(content: Any, made: Any) -> None:
 
 
 def test_images_stay_in_results_where_the_template_shows_them() -> None:
-    given = [called("a"), Message("tool", (Text("seen"), Image("u"), Text("so")), call_id="a"), result("b", Text("t"))]
-    _, shown, other = template_messages(given, urls=False, images_in_results=True)
+    given = [
+        called("a"),
+        Message("tool", (Text("seen"), Media("image", "u"), Text("so")), call_id="a"),
+        result("b", Text("t")),
+    ]
+    _, shown, other = template_messages(given, urls=False, media_in_results=True)
     image = {"type": "image_url", "image_url": {"url": "0"}}
     assert shown["content"] == [{"type": "text", "text": "seen"}, image, {"type": "text", "text": "so"}]
     assert other["content"] == "t"
 
 
 def test_a_result_with_an_image_is_read_as_a_dict_too() -> None:
-    message = result("a", Text("seen"), Image("u"))
+    message = result("a", Text("seen"), Media("image", "u"))
     assert (message["content"], message.get("nope"), "tool_call_id" in message, "name" in message) == (
         "seen", None, True, False,
     )  # fmt: skip

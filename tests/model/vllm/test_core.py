@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from ...kit.api.engine import Channel, EngineLoop, FromEngine, ToEngine
-from ...kit.api.options import ImageRules, make_settings
+from ...kit.api.options import MediaRules, make_settings
 from ...kit.api.types import Delta, EngineEvent, Failed, Generation, Sampling
 from ...kit.engines.backends import run
 from ...kit.engines.start import EngineClient, in_process, own_process
@@ -117,7 +117,7 @@ def test_what_an_idle_core_sends_is_read(model_dir: Path, arrivals: Path, monkey
         return outputs
 
     async def serve() -> None:
-        await EngineLoop(channel, backend.backend, ImageRules()).run()
+        await EngineLoop(channel, backend.backend, MediaRules()).run()
 
     try:
         run(backend, asked(kept=True))

@@ -17,7 +17,7 @@ import pytest
 
 from ...kit.api.engine import RESPONSE_TOKEN as TOKEN
 from ...kit.api.engine import Channel, EngineLoop, ToEngine, vllm_core
-from ...kit.api.options import ImageRules, make_settings
+from ...kit.api.options import MediaRules, make_settings
 from ...kit.api.types import (
     Beams,
     Delta,
@@ -326,7 +326,7 @@ async def test_a_long_prompt_does_not_hold_up_the_loop(
     ours, theirs = socket.socketpair()
     host = threading.Thread(target=_drain, args=(theirs,))
     host.start()
-    loop = EngineLoop(Channel[ToEngine](ours, ToEngine), engine, ImageRules())
+    loop = EngineLoop(Channel[ToEngine](ours, ToEngine), engine, MediaRules())
     begun, receive = asyncio.Event(), engine.receive
 
     async def watched() -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 
 from ....errors import ParameterError
 from ....generation import Conversation, Generation, Sampling
-from ....media.images import Image
+from ....media.parts import MediaFile
 from ....text.prompt_limits import max_new_tokens_for, max_prompt_tokens, shortened
 from ...core import Core
 from ...library.internals import tokenize_params
@@ -35,7 +35,7 @@ class PromptRenderer:
         """How many tokens a text has."""
         return len(self._core.get_tokenizer().encode(text, add_special_tokens=False))
 
-    def shortening(self, generation: Generation, images: Sequence[Image] = ()) -> Callable[[str], str]:
+    def shortening(self, generation: Generation, images: Sequence[MediaFile] = ()) -> Callable[[str], str]:
         """Makes of a text that is to be tokenized what has the tokens that are wanted of it: all, or those at one end.
 
         Raises ContextError for a text that is far too long. A prompt with images is never cut.

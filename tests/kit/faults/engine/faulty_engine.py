@@ -17,7 +17,7 @@ from lmi.model.engine import EngineInfo, EngineStats
 from lmi.model.errors import MemoryShortError
 from lmi.model.events import Delta, Event, Finish, Started, Token
 from lmi.model.generation import Generation
-from lmi.model.media.images import Image
+from lmi.model.media.parts import MediaFile
 from lmi.model.options import Settings
 
 FOREVER = 3600.0
@@ -73,7 +73,7 @@ class FaultyEngine:
             return EngineStats(running=odd)
         return EngineStats(running=len(self._running))
 
-    def prepare(self, number: int, generation: Generation, images: Sequence[Image] = ()) -> tuple[int, str]:
+    def prepare(self, number: int, generation: Generation, images: Sequence[MediaFile] = ()) -> tuple[int, str]:
         """Fails where the prompt says so."""
         del images
         prompt = str(generation.prompt)

@@ -18,7 +18,7 @@ from lmi.model.vllm.mistral.pictures import render_pictures
 from ....kit.api.dialects import parse
 from ....kit.api.errors import RequestError
 from ....kit.api.options import make_settings
-from ....kit.api.types import Image, Settings
+from ....kit.api.types import MediaFile, Settings
 from ....kit.engines.backends import NUMBERS
 from ....kit.engines.said import SaidEngine
 from ....kit.engines.start import in_process
@@ -104,11 +104,11 @@ def engine(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     made.close()
 
 
-def pictures(body: Body) -> list[Image]:
+def pictures(body: Body) -> list[MediaFile]:
     """Those of a body, in their order."""
     contents = [message["content"] for message in body["messages"] if isinstance(message["content"], list)]
     urls = [part["image_url"]["url"] for content in contents for part in content if part["type"] == "image_url"]
-    return [Image(base64.b64decode(url.partition(",")[2]), f"image {place}") for place, url in enumerate(urls)]
+    return [MediaFile(base64.b64decode(url.partition(",")[2]), f"image {place}") for place, url in enumerate(urls)]
 
 
 def seen(prompt: Any) -> tuple[list[int], Any, Any]:

@@ -21,7 +21,7 @@ import pytest
 from ....kit.api.engine import RequestPreparer
 from ....kit.api.errors import LmiError
 from ....kit.api.handler import Service
-from ....kit.api.options import ImageRules, make_settings
+from ....kit.api.options import MediaRules, make_settings
 from ....kit.api.types import EngineInfo, Failed, Generation, Request, Settings
 from ....kit.engines.spoken_for import engine_spoken_for
 from ....kit.engines.start import front
@@ -54,7 +54,7 @@ class PreparingEngine(ScriptedEngine):
         )
         self._ended: dict[int, threading.Event] = {}
         self._errors: dict[int, BaseException | None] = {}
-        self._preparer = RequestPreparer(shape, ImageRules(max_bytes=1 << 20), 0.0, self._take, self._take, self._end)
+        self._preparer = RequestPreparer(shape, MediaRules(max_bytes=1 << 20), 0.0, self._take, self._take, self._end)
 
     def _take(self, number: int, *_: Any) -> None:
         self._end(number, None)

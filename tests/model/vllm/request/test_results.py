@@ -12,24 +12,23 @@ from typing import Any
 import msgspec
 import pytest
 
-from lmi.model.vllm.request.results import holds_images, shows_images
+from lmi.model.vllm.request.results import holds_media, shows_images
 
-from ....kit.api.conversation import Call, Message, Text
-from ....kit.api.conversation import Image as ImagePart
+from ....kit.api.conversation import Call, Media, Message, Text
 from ....kit.api.engine import ChatRenderer
-from ....kit.api.types import Conversation, Image
+from ....kit.api.types import Conversation, MediaFile
 from ....kit.engines.said import SaidEngine
 from ....kit.models import vision as vision_model
 from ....kit.models.pictures import png
 
-SEEN = Message("tool", (Text("Seen:"), ImagePart("u")), call_id="a")
+SEEN = Message("tool", (Text("Seen:"), Media("image", "u")), call_id="a")
 
 
 @pytest.mark.unit
 def test_which_conversations_have_such_images() -> None:
-    others = [Message("user", (ImagePart("u"),)), Message("tool", (Text("a"),), call_id="a"), Message("tool", "a")]
-    assert not holds_images([*others, {"role": "tool", "content": "a"}])
-    assert holds_images([*others, SEEN])
+    others = [Message("user", (Media("image", "u"),)), Message("tool", (Text("a"),), call_id="a"), Message("tool", "a")]
+    assert not holds_media([*others, {"role": "tool", "content": "a"}])
+    assert holds_media([*others, SEEN])
 
 
 @pytest.mark.unit
@@ -140,5 +139,5 @@ def test_where_a_results_image_stands(
         chat_template=template if of_a_request else None,
     )
     for _ in range(2):
-        made = chat.render(chat.request(conversation), [Image(PICTURE, "image 0")])
+        made = chat.render(chat.request(conversation), [MediaFile(PICTURE, "image 0")])
         assert [*made["prompt_token_ids"]] == vllms(core, template, prompt)

@@ -9,7 +9,7 @@ import pytest
 
 from lmi.model.vllm.request.prompts.roles import ROLES, TemplateRoles
 
-from .....kit.api.conversation import Image, Message, Text
+from .....kit.api.conversation import Media, Message, Text
 from .....kit.api.errors import UnsupportedError
 from .....kit.rows import each_row
 
@@ -43,7 +43,7 @@ def any_role(given: Given) -> str:
 
 USER, SYSTEM, LATE = Message("user", "Hi"), Message("system", "a"), Message("system", "b")
 SO = Message("assistant", "so")
-PARTS = Message("system", (Text("c"), Image("u"), Text("d")))
+PARTS = Message("system", (Text("c"), Media("image", "u"), Text("d")))
 DEVELOPER = Message("developer", "a")
 USUAL = ("system", "user", "assistant", "tool")
 

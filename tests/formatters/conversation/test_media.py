@@ -1,4 +1,4 @@
-"""Images in the parts of messages, in the forms of dialects that have OpenAI's."""
+"""Images, audio and videos in the parts of messages, in the forms of dialects that have OpenAI's."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ...kit.api.conversation import AZURE_PARTS, OPENAI_PARTS, Content, Contents, Image
+from ...kit.api.conversation import AZURE_PARTS, OPENAI_PARTS, RESPONSES_PARTS, Content, Contents, Media
 from ...kit.api.errors import ParameterError, PayloadError, RequestError
 from ...kit.api.options import typed_settings
 from ...kit.models.pictures import data_url, png
@@ -55,8 +55,46 @@ READ: list[tuple[dict[str, Any], bool, tuple[str, str]]] = [
 def test_a_part_is_read(given: dict[str, Any], azure: bool, read: tuple[str, str]) -> None:
     content = part(given, azure=azure)
     (image,) = content.parts
-    assert isinstance(image, Image)
+    assert isinstance(image, Media)
     assert (image.url, content.fields[0]) == read
+
+
+WAV = "data:audio/wav;base64,AAAA"
+HEARD = "https://example.com/a.mp3"
+SEEN = "https://example.com/a.mp4"
+OTHERS: list[tuple[str, dict[str, Any], tuple[str, str, str]]] = [
+    ("openai", {"type": "audio_url", "audio_url": {"url": HEARD}}, ("audio", HEARD, "audio_url.url")),
+    ("openai", {"type": "audio_url", "audio_url": HEARD, "uuid": "x"}, ("audio", HEARD, "audio_url")),
+    ("openai", {"type": "video_url", "video_url": {"url": SEEN}}, ("video", SEEN, "video_url.url")),
+    ("openai", {"type": "input_audio", "input_audio": {"data": "AAAA"}}, ("audio", WAV, "input_audio.data")),
+    (
+        "openai",
+        {"type": "input_audio", "input_audio": {"data": "AAAA", "format": "mp3"}},
+        ("audio", "data:audio/mp3;base64,AAAA", "input_audio.data"),
+    ),
+    ("azure", {"type": "audio_url", "audio_url": {"url": HEARD}}, ("audio", HEARD, "audio_url.url")),
+    (
+        "azure",
+        {"type": "input_audio", "input_audio": {"data": "AAAA", "format": "wav"}},
+        ("audio", WAV, "input_audio.data"),
+    ),
+    (
+        "responses",
+        {"type": "input_audio", "input_audio": {"data": "AAAA", "format": "wav"}},
+        ("audio", WAV, "input_audio.data"),
+    ),
+]
+
+
+@each_row(("dialect", "given", "read"), OTHERS)
+def test_audio_and_videos_are_read(dialect: str, given: dict[str, Any], read: tuple[str, str, str]) -> None:
+    """As OpenAI's clients send them (input_audio) and vLLM's (audio_url, video_url)."""
+    forms = {"openai": OPENAI_PARTS, "azure": AZURE_PARTS, "responses": RESPONSES_PARTS["user"]}[dialect]
+    content = Contents(forms).read("messages[0].content", [given], typed_settings())
+    assert isinstance(content, Content)
+    (media,) = content.parts
+    assert isinstance(media, Media)
+    assert (media.kind, media.url, content.fields[0]) == (read[0], read[1], f"{AT}.{read[2]}")
 
 
 PLAIN = "expected a URL of an image: data:image/...;base64,..., https://... or http://..."

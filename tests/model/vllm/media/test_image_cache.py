@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from ....kit.api.options import make_settings
-from ....kit.api.types import Beams, Conversation, Delta, Event, Failed, Generation, Image, Sampling
+from ....kit.api.types import Beams, Conversation, Delta, Event, Failed, Generation, MediaFile, Sampling
 from ....kit.engines.backends import NUMBERS
 from ....kit.engines.start import in_process
 from ....kit.hosts.host import model_directory
@@ -62,7 +62,7 @@ def asked(pictures: int = 1, **sampling: Any) -> Generation:
 
 
 def prepare(backend: Any, *seeds: int, **sampling: Any) -> Any:
-    pictures = [Image(noise(600, 600, seed), f"image {seed}") for seed in seeds]
+    pictures = [MediaFile(noise(600, 600, seed), f"image {seed}") for seed in seeds]
     return backend.prepare(next(NUMBERS), asked(len(seeds), **sampling), pictures)
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from ....kit.api.errors import ParameterError, UnsupportedError
 from ....kit.api.options import make_settings
-from ....kit.api.types import Conversation, Delta, Generation, Image, Sampling, Settings
+from ....kit.api.types import Conversation, Delta, Generation, MediaFile, Sampling, Settings
 from ....kit.engines.start import in_process
 from ....kit.hosts.host import model_directory
 from ....kit.models import vision as vision_model
@@ -71,8 +71,8 @@ def generation(*content: str, **sampling: Any) -> Generation:
     )
 
 
-def images(*pictures: bytes) -> list[Image]:
-    return [Image(data, f"image {number}") for number, data in enumerate(pictures)]
+def images(*pictures: bytes) -> list[MediaFile]:
+    return [MediaFile(data, f"image {number}") for number, data in enumerate(pictures)]
 
 
 def run(backend: Any, *prepared: Any) -> list[str]:

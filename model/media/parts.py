@@ -1,0 +1,153 @@
+"""The media of a conversation before the engine sees them: where they stand, and how much they are.
+
+    Conversation --media_parts--> parts --data URL, or Fetcher--> bytes
+
+What the bytes are, is found out where they are decoded: of an image images.py, of audio and video vLLM's side.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import threading
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any
+
+from msgspec.structs import replace
+
+from ..conversation import MediaKind, Message, Text
+from ..generation import Conversation
+from ..text.template_messages import KINDS, media_in
+from .url_policy import MediaError
+
+__all__ = [
+    "WORDS", "Budget", "MediaFile", "MediaPart", "called", "data_url_bytes", "is_data_url", "media_parts",
+    "without_media",
+]  # fmt: skip
+
+WORDS: dict[MediaKind, str] = {"image": "images", "audio": "audio", "video": "videos"}
+"""What several of a kind are called."""
+EXAMPLES: dict[MediaKind, str] = {"image": "image/png", "audio": "audio/wav", "video": "video/mp4"}
+NOUNS: dict[MediaKind, str] = {"image": "an image", "audio": "audio", "video": "a video"}
+
+PIECE = 1 << 20
+"""Characters of base64 that are decoded at once; a multiple of 4."""
+
+
+@dataclass(frozen=True, slots=True)
+class MediaPart:
+    """An image, audio or a video of a conversation, as the request names it."""
+
+    kind: MediaKind
+    url: str
+    place: str
+    """The part's path, as prompt.messages[0].content[1]."""
+    field: str
+    """The URL's path, for errors about it."""
+
+
+@dataclass(frozen=True, slots=True)
+class MediaFile:
+    """An image, audio or a video, not yet decoded."""
+
+    data: bytes
+    field: str
+    """Its path in a Generation, for errors about it."""
+    kind: MediaKind = "image"
+
+
+class Budget:
+    """How much all media of a kind may have together in a prompt; several threads may take from it."""
+
+    def __init__(self, limit: int, what: str, option: str, kind: MediaKind = "image") -> None:
+        self._limit = limit
+        self._left = limit
+        self._message = f"expected {WORDS[kind]} of at most {limit} {what} together (option.{option})"
+        self._lock = threading.Lock()
+
+    def take(self, amount: int) -> None:
+        """Raises MediaError where it is more than is left."""
+        with self._lock:
+            self._left -= amount
+            if self._left < 0:
+                raise MediaError(f"{self._message}, got {self._limit - self._left} or more")
+
+
+def called(kind: MediaKind) -> str:
+    """What one of a kind is called, with its article."""
+    return NOUNS[kind]
+
+
+def media_parts(conversation: Conversation) -> list[MediaPart]:
+    """The media, in their order."""
+    return [
+        _part(media.kind, media.url, f"prompt.messages[{number}].content[{index}]")
+        for number, message in enumerate(conversation.messages)
+        for index, media in media_in(message)
+    ]
+
+
+def without_media(conversation: Conversation, kinds: Collection[MediaKind]) -> Conversation:
+    """The conversation with a text in the place of all media of these kinds, for a model that cannot read them."""
+    return replace(conversation, messages=tuple(_told(message, kinds) for message in conversation.messages))
+
+
+def _told(message: Message | dict[str, Any], kinds: Collection[MediaKind]) -> Message | dict[str, Any]:
+    if isinstance(message, dict):
+        content = message.get("content")
+        if not isinstance(content, list):
+            return message
+        given = ((part, KINDS.get(part.get("type", ""))) for part in content)
+        told = [
+            {"type": "text", "text": _left_out(kind)} if kind is not None and kind in kinds else part
+            for part, kind in given
+        ]
+        return {**message, "content": told}
+    if isinstance(message.content, str):
+        return message
+    return replace(
+        message,
+        content=tuple(
+            part if isinstance(part, Text) or part.kind not in kinds else Text(_left_out(part.kind))
+            for part in message.content
+        ),
+    )
+
+
+def _left_out(kind: MediaKind) -> str:
+    noun = called(kind)
+    return f"[{noun[0].upper()}{noun[1:]} was left out: this model cannot read it.]"
+
+
+def _part(kind: MediaKind, url: str, place: str) -> MediaPart:
+    return MediaPart(kind, url, place, f"{place}.url")
+
+
+def is_data_url(url: str) -> bool:
+    """Whether it is in the URL itself."""
+    return url[:5].lower() == "data:"
+
+
+def data_url_bytes(url: str, budget: Budget, wanted: MediaKind = "image") -> bytes:
+    """What a data URL holds (RFC 2397, base64 only); raises MediaError."""
+    comma = url.find(",")
+    kind, *parameters = url[5:comma].lower().split(";")
+    form = f"data:{EXAMPLES[wanted]};base64,..."
+    if comma < 0 or not parameters or parameters[-1].strip() != "base64":
+        raise MediaError(f"expected a data URL as {form}")
+    if not kind.strip().startswith(f"{wanted}/"):
+        raise MediaError(f"expected a data URL of {called(wanted)}, as {form}, got {kind[:60]!r}")
+    start, end = comma + 1, len(url)
+    budget.take((end - start) // 4 * 3 - url.count("=", max(start, end - 2)))
+    refused = MediaError("expected base64 after the comma of the data URL")
+    # Padding alone is no base64 either, whatever Python 3.10 makes of it.
+    if url.find("=", start, max(end - 2, start + 1)) >= 0:
+        raise refused
+    try:
+        # In pieces, between which the engine's steps go on.
+        return b"".join(
+            base64.b64decode(url[place : place + PIECE], validate=True) for place in range(start, end, PIECE)
+        )
+    except (binascii.Error, ValueError):
+        raise refused from None

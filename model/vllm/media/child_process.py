@@ -1,0 +1,67 @@
+"""Decoding in child processes, one for each audio or video: forked from a process that has vLLM imported already.
+
+Decoders.decode(Job, bytes) --fork server--> decoding.py --pipe--> samples or frames
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import threading
+import time
+from dataclasses import replace
+from typing import Any
+
+from ...media.url_policy import MediaError
+from ...options.media_rules import MediaRules
+from . import decoding
+from .decoding import Job
+
+__all__ = ["Decoders"]
+
+PRELOADED = f"{__package__}.preloaded"
+WARM = 60.0
+"""Seconds that a first file waits for the process from which the others are forked: it imports vLLM."""
+
+
+class Decoders:
+    """May be used by several threads at once."""
+
+    def __init__(self, rules: MediaRules) -> None:
+        self._memory = rules.media_decode_memory
+        self._seconds = rules.media_decode_timeout
+        self._context = multiprocessing.get_context("forkserver")
+        self._context.set_forkserver_preload([PRELOADED])
+        self._ready = threading.Event()
+        threading.Thread(target=self._warm_up, name="lmi-decoding", daemon=True).start()
+
+    def _warm_up(self) -> None:
+        try:
+            process = self._context.Process(target=decoding.warm_up, daemon=True)
+            process.start()
+            process.join()
+        finally:
+            self._ready.set()
+
+    def decode(self, job: Job, data: bytes) -> Any:
+        """What vLLM makes of the file; raises MediaError."""
+        self._ready.wait(WARM)
+        ours, theirs = self._context.Pipe(duplex=False)
+        limited = replace(job, memory=self._memory, seconds=self._seconds)
+        process = self._context.Process(target=decoding.run, args=(theirs, limited, data), daemon=True)
+        ends = time.monotonic() + self._seconds
+        try:
+            process.start()
+            theirs.close()
+            if not ours.poll(max(0.0, ends - time.monotonic())):
+                message = f"the {job.kind} could not be decoded within {self._seconds:g} seconds (option.media_decode_timeout)"
+                raise MediaError(message)
+            decoded, reason = ours.recv()
+        except (EOFError, OSError):
+            raise MediaError(f"the {job.kind} cannot be decoded: what reads it has failed") from None
+        finally:
+            ours.close()
+            process.kill()
+            process.join()
+        if reason is not None:
+            raise MediaError(f"the {job.kind} cannot be decoded: {reason}")
+        return decoded

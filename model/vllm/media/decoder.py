@@ -1,0 +1,120 @@
+"""Media on vLLM: how many a prompt may have, decoding, and their way into its multimodal machinery.
+
+    bytes --vLLM's own readers--> pictures, samples, frames --in place of URLs--> messages --vLLM's renderer--> prompt
+
+vLLM never sees a URL that it could fetch: what it renders holds pictures already, and asks for what else is decoded by
+its number (connector.py). Where they stand in the prompt is the chat template's and vLLM's to say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from ...conversation import MediaKind
+from ...errors import Fault, ParameterError, one_line
+from ...media.parts import Budget, MediaFile
+from ...media.url_policy import MediaError
+from ...options.media_rules import MediaRules
+from ...vllm_messages import PROCESSOR_FAILED
+from ..core import Core
+from ..library.internals import media_limits, video_processor
+from ..library.parts import part
+from .child_process import Decoders
+from .connector import use_connector
+from .decoding import Job
+
+__all__ = ["MediaDecoder", "processor_faults", "with_pictures"]
+
+Message = dict[str, Any]
+
+
+class MediaDecoder:
+    """What a model's images, audio and videos need."""
+
+    def __init__(self, core: Core, rules: MediaRules) -> None:
+        self.limits = media_limits(core)
+        """How many of each kind a prompt may have; 0: the model takes none."""
+        self._rules = rules
+        self._io: Any = None
+        config = core.model_config.multimodal_config
+        self._arguments: dict[str, dict[str, Any]] = (config.media_io_kwargs if config else None) or {}
+        if self.limits["image"]:
+            given = self._arguments.get("image", {})
+            self._io = part("vllm.multimodal.media.image:ImageMediaIO")(**{"image_mode": "RGB", **given})
+        self._decoders: Decoders | None = None
+        if self.limits["audio"] or self.limits["video"]:
+            use_connector()
+            self._decoders = Decoders(rules)
+            self._processor = video_processor(core) if self.limits["video"] else None
+
+    def decode(self, files: Iterable[MediaFile]) -> list[Any]:
+        """The pictures, samples and frames, read as vLLM's own server reads them; raises ParameterError."""
+        pixels = Budget(self._rules.max_video_pixels, "pixels of frames", "max_video_pixels", "video")
+        return [self._decode(file, pixels) for file in files]
+
+    def _decode(self, file: MediaFile, pixels: Budget) -> Any:
+        try:
+            if file.kind == "image":
+                return self._io.load_bytes(file.data)
+            return self._decoded(file.kind, file.data, pixels)
+        except MemoryError:
+            raise
+        except MediaError as error:
+            raise ParameterError.because(Fault(file.field, f"{error}")) from None
+        # Pillow's readers raise almost anything for a broken file.
+        except Exception as error:
+            reason = one_line(str(error))[:200]
+            raise ParameterError.because(Fault(file.field, f"the {file.kind} cannot be decoded: {reason}")) from error
+
+    def _decoded(self, kind: MediaKind, data: bytes, pixels: Budget) -> Any:
+        assert self._decoders is not None
+        if kind == "audio":
+            samples, rate = self._decoders.decode(
+                Job("audio", self._arguments, longest=self._rules.max_audio_seconds), data
+            )
+            if not len(samples):
+                raise MediaError("expected audio that lasts, got none")
+            return samples, rate
+        decoded = self._decoders.decode(Job("video", self._arguments, self._processor), data)
+        # vLLM 0.32 keeps the bytes beside the frames.
+        frames, _ = getattr(decoded, "media", decoded)
+        pixels.take(frames.size // 3)
+        return decoded
+
+
+@contextmanager
+def processor_faults(files: Sequence[MediaFile]) -> Iterator[None]:
+    """Raises ParameterError for what a model's processor refuses (too narrow an image, say).
+
+    vLLM's own message would repeat the prompt and its settings; the cause says what is wrong.
+    """
+    try:
+        yield
+    except ValueError as error:
+        if error.__cause__ is None or not str(error).startswith(PROCESSOR_FAILED):
+            raise
+        kinds = {file.kind for file in files}
+        word = kinds.pop() if len(kinds) == 1 else "media"
+        field = files[0].field if len(files) == 1 else "prompt"
+        reason = one_line(str(error.__cause__))[:200]
+        raise ParameterError.because(Fault(field, f"the model's {word} processor refuses it: {reason}")) from error
+
+
+def with_pictures(messages: Iterable[Any], pictures: Sequence[Any]) -> list[Any]:
+    """The messages that `template_messages` made, after vLLM's validation, with the pictures in their places; what else
+    is decoded keeps its number as its URL."""
+    made: list[Any] = []
+    for message in messages:
+        content = message.get("content")
+        if content is not None and not isinstance(content, str):
+            message = {**message, "content": [_with_picture(part, pictures) for part in content]}
+        made.append(message)
+    return made
+
+
+def _with_picture(part: Any, pictures: Sequence[Any]) -> Any:
+    if part.get("type") != "image_url":
+        return part
+    return {"type": "image_pil", "image_pil": pictures[int(part["image_url"]["url"])]}

@@ -1,0 +1,113 @@
+"""What a child process does: it decodes one audio or one video by vLLM's own reader, and ends.
+
+    the parent --bytes, Job--> decode --(frames or samples, or why not)--> the parent
+
+It has limits of memory and of time that the system keeps: whatever a file makes of the libraries that read it (they are
+written in C, and read what strangers send), the engine's process goes on.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import resource
+from contextlib import suppress
+from dataclasses import dataclass, field
+from importlib import import_module
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from ...conversation import MediaKind
+from ...errors import one_line
+from ...vllm_messages import TOO_LONG
+from ..library.parts import part
+
+__all__ = ["Job", "decode", "run", "warm_up"]
+
+LIBRARIES = ("soundfile", "av", "cv2")
+"""What vLLM's readers import when they are used."""
+
+DURATION = "VLLM_MAX_AUDIO_DECODE_DURATION_S"
+REASON = 200
+"""Characters of an error that are told."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """How a file is decoded."""
+
+    kind: MediaKind
+    arguments: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
+    """Of vLLM's readers, by kind (media_io_kwargs)."""
+    processor: str | None = None
+    """The class of the model's video processor, by which vLLM chooses how frames are picked."""
+    longest: int | None = None
+    """Seconds that an audio may last; None: what vLLM's environment variable says."""
+    memory: int = 0
+    """Bytes that it may take; 0: no limit."""
+    seconds: float = 0.0
+    """Of a core; 0: no limit."""
+
+
+def warm_up() -> None:
+    """Imports what decodes, so that a process that is forked from this one need not."""
+    part("vllm.multimodal.media.connector:MediaConnector")
+    for library in LIBRARIES:
+        with suppress(ImportError):
+            import_module(library)
+
+
+def run(connection: Connection, job: Job, data: bytes) -> None:
+    """All that a child process does."""
+    # What the libraries say of a client's file on the way is of no use to whom reads the log.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+    logging.disable()
+    if job.longest is not None:
+        os.environ[DURATION] = str(job.longest)
+    _limit(job)
+    decode(connection, job, data)
+
+
+def decode(connection: Connection, job: Job, data: bytes) -> None:
+    """Sends (what was decoded, None), or (None, why it was not) over the connection."""
+    try:
+        answer: tuple[Any, str | None] = (_decoded(job, data), None)
+    except MemoryError:
+        answer = (None, f"decoding takes more than {job.memory} bytes of memory (option.media_decode_memory)")
+    # The libraries raise almost anything for a broken file.
+    except Exception as error:  # noqa: BLE001
+        reason = one_line(str(error))[:REASON] or type(error).__name__
+        if TOO_LONG in reason:
+            most = os.environ.get(DURATION) or "600"
+            reason = f"expected audio of at most {most} seconds (option.max_audio_seconds), got a longer one"
+        answer = (None, reason)
+    connection.send(answer)
+
+
+def _limit(job: Job) -> None:
+    if job.memory:
+        pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
+        most = pages * resource.getpagesize() + job.memory
+        resource.setrlimit(resource.RLIMIT_AS, (most, most))
+    if job.seconds:
+        # Should the parent not be there any more to end it.
+        seconds = int(job.seconds) + 1
+        resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
+
+
+def _decoded(job: Job, data: bytes) -> Any:
+    """As vLLM's server has it of a URL."""
+    base: Any = part("vllm.multimodal.media.connector:MediaConnector")
+
+    class Given(base):  # type: ignore[misc]
+        """Reads what is there already."""
+
+        def load_from_url(self, url: str, media_io: Any, **_: Any) -> Any:
+            del url
+            return media_io.load_bytes(data)
+
+    connector = Given(media_io_kwargs=job.arguments)
+    if job.kind == "audio":
+        return connector.fetch_audio("")
+    return connector.fetch_video("", video_processor=job.processor)
