@@ -205,8 +205,9 @@ def media_limits(core: Any) -> dict[MediaKind, int]:
 
 def video_processor(core: Any) -> str | None:
     """The class of the model's video processor, by which vLLM chooses how frames are picked."""
-    name: str | None = part("vllm.transformers_utils.processor:get_video_processor_cls_name")(core.model_config)
-    return name
+    name = part("vllm.transformers_utils.processor:get_video_processor_cls_name")(core.model_config)
+    # Of models whose files do not say it, newer versions of transformers have no name at that place (vLLM 0.26).
+    return name if isinstance(name, str) else None
 
 
 def read_images_by(renderer: Any, cache: Any) -> None:

@@ -119,6 +119,13 @@ PARTS = (
     "vllm.utils.cache:CacheInfo(hits)",
     "vllm.multimodal.inputs:MultiModalFeatureSpec(identifier)",
     "vllm.renderers:BaseRenderer.mm_processor_cache",
+    "vllm.multimodal.media.connector:MediaConnector",
+    "vllm.multimodal.media.connector:MediaConnector.load_from_url",
+    "vllm.multimodal.media.connector:MediaConnector.fetch_audio",
+    "vllm.multimodal.media.connector:MediaConnector.fetch_video(video_processor)",
+    "vllm.multimodal.media.connector:MEDIA_CONNECTOR_REGISTRY",
+    "vllm.envs:VLLM_MEDIA_CONNECTOR",
+    "vllm.transformers_utils.processor:get_video_processor_cls_name",
     # Sampling, guided decoding.
     "vllm.v1.sample.logits_processor:LogitsProcessor",
     "vllm.v1.sample.logits_processor.builtin:process_dict_updates",

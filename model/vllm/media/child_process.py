@@ -6,6 +6,7 @@ Decoders.decode(Job, bytes) --fork server--> decoding.py --pipe--> samples or fr
 from __future__ import annotations
 
 import multiprocessing
+import sys
 import threading
 import time
 from dataclasses import replace
@@ -23,6 +24,12 @@ WARM = 60.0
 """Seconds that a first file waits for the process from which the others are forked: it imports vLLM."""
 
 
+def _main_module() -> list[str]:
+    """The module that this process runs, which each process that is forked would import first."""
+    spec = getattr(sys.modules["__main__"], "__spec__", None)
+    return [] if spec is None or spec.name.endswith("__main__") else [spec.name]
+
+
 class Decoders:
     """May be used by several threads at once."""
 
@@ -30,7 +37,7 @@ class Decoders:
         self._memory = rules.media_decode_memory
         self._seconds = rules.media_decode_timeout
         self._context = multiprocessing.get_context("forkserver")
-        self._context.set_forkserver_preload([PRELOADED])
+        self._context.set_forkserver_preload([PRELOADED, *_main_module()])
         self._ready = threading.Event()
         threading.Thread(target=self._warm_up, name="lmi-decoding", daemon=True).start()
 
@@ -53,8 +60,8 @@ class Decoders:
             process.start()
             theirs.close()
             if not ours.poll(max(0.0, ends - time.monotonic())):
-                message = f"the {job.kind} could not be decoded within {self._seconds:g} seconds (option.media_decode_timeout)"
-                raise MediaError(message)
+                limit = f"{self._seconds:g} seconds (option.media_decode_timeout)"
+                raise MediaError(f"the {job.kind} could not be decoded within {limit}")
             decoded, reason = ours.recv()
         except (EOFError, OSError):
             raise MediaError(f"the {job.kind} cannot be decoded: what reads it has failed") from None

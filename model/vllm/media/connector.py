@@ -2,12 +2,12 @@
 
     messages, {"type": "audio_url", "audio_url": {"url": "2"}} --renderer--> Connector --> what `decoded` holds as 2
 
-So vLLM never sees a URL that it could fetch. It chooses its connector by a name, for which it has a registry.
+So vLLM never sees a URL that it could fetch. It chooses its connector by a name (VLLM_MEDIA_CONNECTOR), for which it has
+a registry.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
@@ -17,7 +17,6 @@ from ..library.parts import part
 
 __all__ = ["decoded", "use_connector"]
 
-NAME = "lmi"
 _items: list[Any] = []
 
 
@@ -26,7 +25,7 @@ def use_connector() -> None:
     """Has vLLM's renderers of this process ask here."""
     base: Any = part("vllm.multimodal.media.connector:MediaConnector")
 
-    @part("vllm.multimodal.media.connector:MEDIA_CONNECTOR_REGISTRY").register(NAME)
+    @part("vllm.multimodal.media.connector:MEDIA_CONNECTOR_REGISTRY").register(part("vllm.envs:VLLM_MEDIA_CONNECTOR"))
     class Connector(base):  # type: ignore[misc,unused-ignore]
         """Gives what `decoded` holds."""
 
@@ -35,8 +34,6 @@ def use_connector() -> None:
 
         def fetch_video(self, video_url: str, **_: Any) -> Any:
             return _items[int(video_url)]
-
-    os.environ["VLLM_MEDIA_CONNECTOR"] = NAME
 
 
 @contextmanager

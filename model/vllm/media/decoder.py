@@ -8,8 +8,10 @@ its number (connector.py). Where they stand in the prompt is the chat template's
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from importlib.util import find_spec
 from typing import Any
 
 from ...conversation import MediaKind
@@ -27,7 +29,11 @@ from .decoding import Job
 
 __all__ = ["MediaDecoder", "processor_faults", "with_pictures"]
 
+log = logging.getLogger(__name__)
+
 Message = dict[str, Any]
+READERS = ("soundfile", "av")
+"""The packages by which vLLM decodes audio (its extra `audio`)."""
 
 
 class MediaDecoder:
@@ -44,6 +50,9 @@ class MediaDecoder:
             given = self._arguments.get("image", {})
             self._io = part("vllm.multimodal.media.image:ImageMediaIO")(**{"image_mode": "RGB", **given})
         self._decoders: Decoders | None = None
+        if self.limits["audio"] and (missing := [name for name in READERS if find_spec(name) is None]):
+            log.warning("audio is refused: what decodes it is not installed: %s", ", ".join(missing))
+            self.limits["audio"] = 0
         if self.limits["audio"] or self.limits["video"]:
             use_connector()
             self._decoders = Decoders(rules)

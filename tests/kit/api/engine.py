@@ -60,6 +60,8 @@ from lmi.model.vllm.guides.structured import structured_outputs
 from lmi.model.vllm.library.internals import v2_takes_processors
 from lmi.model.vllm.library.output_reader import output_reader
 from lmi.model.vllm.library.parts import part as vllm_part
+from lmi.model.vllm.media import decoder as media_decoder
+from lmi.model.vllm.media.decoding import Job as DecodingJob
 from lmi.model.vllm.options import engine_arguments
 from lmi.model.vllm.request.chat import ChatRenderer
 from lmi.model.vllm.request.prompts.encoding import TextEncoder
@@ -82,6 +84,7 @@ __all__ = [
     "CallForm",
     "Channel",
     "ChatRenderer",
+    "DecodingJob",
     "EngineChild",
     "EngineClient",
     "EngineLoop",
@@ -126,6 +129,7 @@ __all__ = [
     "freeze",
     "join_leader",
     "limits",
+    "media_decoder",
     "media_parts",
     "output_reader",
     "plain_chat",

@@ -104,9 +104,9 @@ LIBRARIES = (
     "hashlib", "huggingface_hub", "importlib", "importlib.machinery", "importlib.util", "inspect", "io", "itertools",
     "json", "llguidance", "logging", "msgspec", "msgspec.json", "msgspec.msgpack", "msgspec.structs",
     "multiprocessing", "numpy", "openai_harmony", "os", "pathlib", "prometheus_client",
-    "prometheus_client.openmetrics.exposition", "psutil", "pydantic", "re", "secrets", "signal", "struct", "sys",
+    "prometheus_client.openmetrics.exposition", "psutil", "pydantic", "re", "resource", "secrets", "signal", "struct", "sys",
     "tempfile", "threading", "time", "tokenizers", "tokenizers.decoders", "torch", "torch.cuda", "traceback",
-    "transformers", "types", "typing", "uuid", "xgrammar", "zmq",
+    "transformers", "types", "typing", "uuid", "warnings", "xgrammar", "zmq",
 )  # fmt: skip
 CLASSES = (
     "argparse:Action", "argparse:ArgumentParser", "asyncio:AbstractEventLoop", "asyncio:Queue", "asyncio:Task",
@@ -139,6 +139,8 @@ OTHERS = {
     "hashlib": ("digest", "hexdigest"),
     "huggingface_hub": ("files_metadata", "rfilename", "siblings"),
     "llguidance": ("log_level",),
+    "multiprocessing": ("duplex",),
+    "warnings": ("category",),
     "mistral_common": (
         "get_lark_for_json_schema",
         "id_to_byte_piece",

@@ -1,0 +1,146 @@
+"""Audio and videos in conversations, as vLLM's own server renders them from the same requests."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lmi.model.vllm.media.connector import use_connector
+
+from ....kit.api.engine import ChatRenderer, media_decoder
+from ....kit.api.errors import ParameterError
+from ....kit.api.options import MediaRules, make_settings
+from ....kit.api.types import Conversation, Generation, MediaFile, Sampling
+from ....kit.engines.start import in_process
+from ....kit.hosts.host import model_directory
+from ....kit.media import audio_chat, video_chat
+from ....kit.media.films import clip
+from ....kit.media.sounds import encoded, noise, sine, tone
+
+pytestmark = pytest.mark.engine
+
+OPTIONS = {"max_model_len": "2048", "dtype": "fp32", "enforce_eager": "true", "kv_cache_memory_bytes": "33554432"}
+SOUND, OTHER = tone(1), encoded(noise(2, 44100), 44100, "flac")
+FILM, LONGER = clip(6), clip(20, seed=4)
+TYPES = {"audio": "audio/wav", "video": "video/mp4"}
+MADE = {"audio": audio_chat, "video": video_chat}
+
+
+@pytest.fixture(scope="module", params=["audio", "video"])
+def model(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, demo_model: Path
+) -> Iterator[tuple[str, Any, Any]]:
+    """A kind, a backend on a model that takes it, and that model's settings."""
+    kind: str = request.param
+    folder = tmp_path_factory.mktemp(kind)
+    built = MADE[kind].build(folder / "built", demo_model)
+    given = make_settings(model_directory(built, folder / "model", {}), **OPTIONS)
+    backend = in_process(given)
+    yield kind, backend, given
+    backend.close()
+
+
+def conversation(kind: str, *content: str | bytes) -> Conversation:
+    """Of texts, and of files."""
+    name = f"{kind}_url"
+    parts: list[dict[str, Any]] = [
+        {"type": "text", "text": one}
+        if isinstance(one, str)
+        else {"type": name, name: {"url": f"data:{TYPES[kind]};base64,{base64.b64encode(one).decode()}"}}
+        for one in content
+    ]
+    return Conversation(messages=({"role": "user", "content": parts},))
+
+
+def files(kind: Any, *content: str | bytes) -> list[MediaFile]:
+    given = [one for one in content if isinstance(one, bytes)]
+    return [MediaFile(data, f"file {number}", kind) for number, data in enumerate(given)]
+
+
+def vllms(core: Any, given: Conversation, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """What vLLM's server makes of it, its files read from their URLs."""
+    from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest
+    from vllm.multimodal.media.connector import MEDIA_CONNECTOR_REGISTRY, MediaConnector
+
+    monkeypatch.setitem(MEDIA_CONNECTOR_REGISTRY.name2class, "http", MediaConnector)
+    asked = ChatCompletionRequest(model="m", messages=[*given.messages])
+    params = asked.build_chat_params(None, "auto").with_defaults({"tokenize": False})
+    _, (prompt,) = core.renderer.render_chat([asked.messages], params, asked.build_tok_params(core.model_config))
+    return prompt
+
+
+CASES = {
+    "audio": [("What?", SOUND), (SOUND, "a", OTHER, "b"), ("a", SOUND, "b")],
+    "video": [("What?", FILM), (FILM, "a", LONGER, "b"), ("a", LONGER, "b")],
+}
+
+
+def test_prompts_are_those_of_vllms_server(model: tuple[str, Any, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their tokens, and what the processor has made of each file, by its hash."""
+    kind, backend, given = model
+    use_connector()
+    chat = ChatRenderer(backend.core, given)
+    for content in CASES[kind]:
+        asked = conversation(kind, *content)
+        with monkeypatch.context() as patched:
+            theirs = vllms(backend.core, asked, patched)
+        ours = chat.render(chat.request(asked), files(kind, *content), whole=True)
+        assert [*ours["prompt_token_ids"]] == [*theirs["prompt_token_ids"]]
+        assert ours["mm_hashes"] == theirs["mm_hashes"]
+        assert str(ours["mm_placeholders"]) == str(theirs["mm_placeholders"])
+
+
+def said(model: tuple[str, Any, Any], *content: str | bytes) -> str:
+    kind, backend, _ = model
+    sampling = Sampling(temperature=0.0, max_tokens=8)
+    asked = Generation(request_id="test", prompt=conversation(kind, *content), sampling=sampling, overflow="refuse")
+    prepared = backend.prepare(1, asked, files(kind, *content))
+    backend.add(prepared)
+    text = ""
+    while backend.busy:
+        for _, event in backend.step():
+            text += getattr(event, "text", "")
+    return text
+
+
+def test_another_file_has_another_answer(model: tuple[str, Any, Any]) -> None:
+    first, other = (SOUND, OTHER) if model[0] == "audio" else (FILM, LONGER)
+    assert said(model, "What?", first) == said(model, "What?", first)
+    assert said(model, "What?", first) != said(model, "What?", other)
+
+
+def test_how_many_of_each_kind_a_prompt_may_have(model: tuple[str, Any, Any]) -> None:
+    kind, backend, _ = model
+    info = backend.info
+    assert info.limit(kind) >= 1
+    assert (info.audio > 0, info.video > 0) == (kind == "audio", kind == "video")
+
+
+NOTHING = tone(0)
+
+
+def test_what_cannot_be_decoded_names_its_field(model: tuple[str, Any, Any]) -> None:
+    kind, backend, given = model
+    chat = ChatRenderer(backend.core, given)
+    for data in (b"hello", NOTHING, encoded(sine(3), 16000, "flac")[:3000]):
+        with pytest.raises(ParameterError) as caught:
+            chat.render(chat.request(conversation(kind, "a", data)), files(kind, data))
+        assert caught.value.param == "file 0"
+    assert said(model, "What?", SOUND if kind == "audio" else FILM)
+
+
+def test_what_decodes_audio_may_be_missing(
+    model: tuple[str, Any, Any], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A start says so, as a client would be told that its file is broken."""
+    kind, backend, _ = model
+    monkeypatch.setattr(media_decoder, "READERS", ("soundfile", "a_package_that_is_not_there"))
+    made = media_decoder.MediaDecoder(backend.core, MediaRules())
+    warned = "audio is refused: what decodes it is not installed: a_package_that_is_not_there"
+    assert made.limits["audio"] == 0
+    assert (made.limits["video"] > 0) == (kind == "video")
+    assert [record.getMessage() for record in caplog.records].count(warned) == (kind == "audio")
