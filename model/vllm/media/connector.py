@@ -2,8 +2,8 @@
 
     messages, {"type": "audio_url", "audio_url": {"url": "2"}} --renderer--> Connector --> what `decoded` holds as 2
 
-So vLLM never sees a URL that it could fetch. It chooses its connector by a name (VLLM_MEDIA_CONNECTOR), for which it has
-a registry.
+So vLLM never sees a URL that it could fetch. It chooses its connector by a name (VLLM_MEDIA_CONNECTOR), for which it
+has a registry.
 """
 
 from __future__ import annotations

@@ -104,8 +104,8 @@ LIBRARIES = (
     "hashlib", "huggingface_hub", "importlib", "importlib.machinery", "importlib.util", "inspect", "io", "itertools",
     "json", "llguidance", "logging", "msgspec", "msgspec.json", "msgspec.msgpack", "msgspec.structs",
     "multiprocessing", "numpy", "openai_harmony", "os", "pathlib", "prometheus_client",
-    "prometheus_client.openmetrics.exposition", "psutil", "pydantic", "re", "resource", "secrets", "signal", "struct", "sys",
-    "tempfile", "threading", "time", "tokenizers", "tokenizers.decoders", "torch", "torch.cuda", "traceback",
+    "prometheus_client.openmetrics.exposition", "psutil", "pydantic", "re", "resource", "secrets", "signal", "struct",
+    "sys", "tempfile", "threading", "time", "tokenizers", "tokenizers.decoders", "torch", "torch.cuda", "traceback",
     "transformers", "types", "typing", "uuid", "warnings", "xgrammar", "zmq",
 )  # fmt: skip
 CLASSES = (
