@@ -56,6 +56,7 @@ FLOORS = {
     "model/vllm": 36,
     "model/vllm/guides": 38,
     "model/vllm/library": 56,
+    "model/vllm/media": 38,
     "model/vllm/mistral": 51,
     "model/vllm/pooling": 35,
     "model/vllm/request": 37,

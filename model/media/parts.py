@@ -98,12 +98,7 @@ def _told(message: Message | dict[str, Any], kinds: Collection[MediaKind]) -> Me
         content = message.get("content")
         if not isinstance(content, list):
             return message
-        given = ((part, KINDS.get(part.get("type", ""))) for part in content)
-        told = [
-            {"type": "text", "text": _left_out(kind)} if kind is not None and kind in kinds else part
-            for part, kind in given
-        ]
-        return {**message, "content": told}
+        return {**message, "content": [_told_part(part, kinds) for part in content]}
     if isinstance(message.content, str):
         return message
     return replace(
@@ -113,6 +108,11 @@ def _told(message: Message | dict[str, Any], kinds: Collection[MediaKind]) -> Me
             for part in message.content
         ),
     )
+
+
+def _told_part(part: dict[str, Any], kinds: Collection[MediaKind]) -> dict[str, Any]:
+    kind = KINDS.get(part.get("type", ""))
+    return part if kind is None or kind not in kinds else {"type": "text", "text": _left_out(kind)}
 
 
 def _left_out(kind: MediaKind) -> str:

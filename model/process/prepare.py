@@ -117,7 +117,7 @@ class RequestPreparer:
             prompt = generation.prompt
             parts = media_parts(prompt) if isinstance(prompt, Conversation) else []
             if parts and isinstance(prompt, Conversation) and self._rules.unreadable_parts == "text":
-                kinds = {part.kind for part in parts if not self._backend.info.limit(part.kind)}
+                kinds: set[MediaKind] = {part.kind for part in parts if not self._backend.info.limit(part.kind)}
                 if kinds:
                     generation = replace(generation, prompt=without_media(prompt, kinds))
                     parts = [part for part in parts if part.kind not in kinds]

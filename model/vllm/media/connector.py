@@ -25,8 +25,7 @@ def use_connector() -> None:
     """Has vLLM's renderers of this process ask here."""
     base: Any = part("vllm.multimodal.media.connector:MediaConnector")
 
-    @part("vllm.multimodal.media.connector:MEDIA_CONNECTOR_REGISTRY").register(part("vllm.envs:VLLM_MEDIA_CONNECTOR"))
-    class Connector(base):  # type: ignore[misc,unused-ignore]
+    class Connector(base):  # type: ignore[misc]
         """Gives what `decoded` holds."""
 
         def fetch_audio(self, audio_url: str) -> Any:
@@ -34,6 +33,9 @@ def use_connector() -> None:
 
         def fetch_video(self, video_url: str, **_: Any) -> Any:
             return _items[int(video_url)]
+
+    registry: Any = part("vllm.multimodal.media.connector:MEDIA_CONNECTOR_REGISTRY")
+    registry.register(part("vllm.envs:VLLM_MEDIA_CONNECTOR"))(Connector)
 
 
 @contextmanager
