@@ -67,7 +67,8 @@ def vllms(core: Any, given: Conversation, monkeypatch: pytest.MonkeyPatch) -> An
     from vllm.multimodal.media.connector import MEDIA_CONNECTOR_REGISTRY, MediaConnector
 
     monkeypatch.setitem(MEDIA_CONNECTOR_REGISTRY.name2class, "http", MediaConnector)
-    asked = ChatCompletionRequest(model="m", messages=[*given.messages], seed=None)
+    messages: Any = [*given.messages]
+    asked = ChatCompletionRequest(model="m", messages=messages, seed=None)
     params = asked.build_chat_params(None, "auto").with_defaults({"tokenize": False})
     _, (prompt,) = core.renderer.render_chat([asked.messages], params, asked.build_tok_params(core.model_config))
     return prompt
