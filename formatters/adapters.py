@@ -180,7 +180,9 @@ def with_adapters(call: ParsedRequest, selected: str | Sequence[str], adapters: 
 def _of_images(generation: Generation, name: str) -> str:
     """`name`, if there is one, where there are images in the prompt."""
     prompt = generation.prompt
-    return name if name and isinstance(prompt, Conversation) and media_parts(prompt) else ""
+    if not (name and isinstance(prompt, Conversation)):
+        return ""
+    return name if any(part.kind == "image" for part in media_parts(prompt)) else ""
 
 
 MAX_NAME = 256

@@ -179,6 +179,7 @@ def test_a_list_names_one_for_each_input_and_a_name_is_for_all() -> None:
     assert keys(ask("vectors", inputs=["x", "y"], adapters=["b", ""])) == ["b#1", None]
 
 
+SOUND = {"type": "input_audio", "input_audio": {"data": "AAAA", "format": "wav"}}
 PICTURE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
 
 
@@ -186,6 +187,8 @@ PICTURE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA
 def test_a_prompt_with_images_that_names_none_has_that_of_images(form: str) -> None:
     pictured: dict[str, Any] = {"messages": [{"role": "user", "content": [{"type": "text", "text": "Hi"}, PICTURE]}]}
     assert keys(ask(form, names=Names(for_images="b"), **pictured)) == ["b#1"]
+    heard: dict[str, Any] = {"messages": [{"role": "user", "content": [SOUND]}]}
+    assert keys(ask(form, names=Names(for_images="b"), **heard)) == [None]
     assert keys(ask(form, names=Names(for_images="b"))) == [None]
     assert keys(ask(form, names=Names(), **pictured)) == [None]
     for way in ({"headers": {HEADER: "a"}}, {"adapters": "a"}, {"model": "a"}):
