@@ -81,6 +81,7 @@ class VllmEngine:
 
     async def begin(self) -> None:
         """Tries a token; raises StartError."""
+        self._chat.media.warm_up()
         await self._core.begin()
         await try_out(self)
 

@@ -38,27 +38,33 @@ class Decoders:
         self._seconds = rules.media_decode_timeout
         self._context = multiprocessing.get_context("forkserver")
         self._context.set_forkserver_preload([PRELOADED, *_main_module()])
-        self._ready = threading.Event()
-        threading.Thread(target=self._warm_up, name="lmi-decoding", daemon=True).start()
+        self._warming = threading.Lock()
+        self._warm = False
 
-    def _warm_up(self) -> None:
-        try:
-            process = self._context.Process(target=decoding.warm_up, daemon=True)
-            process.start()
-            process.join()
-        finally:
-            self._ready.set()
+    def warm_up(self) -> None:
+        """Has the process ready from which the others are forked, which takes seconds the first time."""
+        with self._warming:
+            if not self._warm:
+                process = self._context.Process(target=decoding.warm_up, daemon=True)
+                process.start()
+                process.join(WARM)
+                self._warm = True
 
     def decode(self, job: Job, data: bytes) -> Any:
         """What vLLM makes of the file; raises MediaError."""
-        self._ready.wait(WARM)
+        self.warm_up()
         ours, theirs = self._context.Pipe(duplex=False)
         limited = replace(job, memory=self._memory, seconds=self._seconds)
         process = self._context.Process(target=decoding.run, args=(theirs, limited, data), daemon=True)
         ends = time.monotonic() + self._seconds
         try:
             process.start()
+        except BaseException:
+            ours.close()
+            raise
+        finally:
             theirs.close()
+        try:
             if not ours.poll(max(0.0, ends - time.monotonic())):
                 limit = f"{self._seconds:g} seconds (option.media_decode_timeout)"
                 raise MediaError(f"the {job.kind} could not be decoded within {limit}")

@@ -9,6 +9,7 @@ its number (connector.py). Where they stand in the prompt is the chat template's
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
@@ -57,6 +58,11 @@ class MediaDecoder:
             use_connector()
             self._decoders = Decoders(rules)
             self._processor = video_processor(core) if self.limits["video"] else None
+
+    def warm_up(self) -> None:
+        """Has what decodes audio and videos ready, on another thread: it takes seconds."""
+        if self._decoders is not None:
+            threading.Thread(target=self._decoders.warm_up, name="lmi-decoding", daemon=True).start()
 
     def decode(self, files: Iterable[MediaFile]) -> list[Any]:
         """The pictures, samples and frames, read as vLLM's own server reads them; raises ParameterError."""

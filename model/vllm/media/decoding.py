@@ -74,7 +74,7 @@ def decode(connection: Connection, job: Job, data: bytes) -> None:
     try:
         answer: tuple[Any, str | None] = (_decoded(job, data), None)
     except MemoryError:
-        answer = (None, f"decoding takes more than {job.memory} bytes of memory (option.media_decode_memory)")
+        answer = (None, _too_much(job))
     # The libraries raise almost anything for a broken file.
     except Exception as error:  # noqa: BLE001
         reason = one_line(str(error))[:REASON] or type(error).__name__
@@ -82,7 +82,15 @@ def decode(connection: Connection, job: Job, data: bytes) -> None:
             most = os.environ.get(DURATION) or "600"
             reason = f"expected audio of at most {most} seconds (option.max_audio_seconds), got a longer one"
         answer = (None, reason)
-    connection.send(answer)
+    try:
+        connection.send(answer)
+    except MemoryError:
+        # It is copied on its way.
+        connection.send((None, _too_much(job)))
+
+
+def _too_much(job: Job) -> str:
+    return f"decoding takes more than {job.memory} bytes of memory (option.media_decode_memory)"
 
 
 def _limit(job: Job) -> None:
