@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +25,6 @@ from ....kit.media.sounds import encoded, noise, sine, tone
 pytestmark = pytest.mark.engine
 
 OPTIONS = {"max_model_len": "2048", "dtype": "fp32", "enforce_eager": "true", "kv_cache_memory_bytes": "33554432"}
-SOUND, OTHER = tone(1), encoded(noise(2, 44100), 44100, "flac")
-FILM, LONGER = clip(6), clip(20, seed=4)
 TYPES = {"audio": "audio/wav", "video": "video/mp4"}
 MADE = {"audio": audio_chat, "video": video_chat}
 
@@ -74,10 +73,12 @@ def vllms(core: Any, given: Conversation, monkeypatch: pytest.MonkeyPatch) -> An
     return prompt
 
 
-CASES = {
-    "audio": [("What?", SOUND), (SOUND, "a", OTHER, "b"), ("a", SOUND, "b")],
-    "video": [("What?", FILM), (FILM, "a", LONGER, "b"), ("a", LONGER, "b")],
-}
+@cache
+def two(kind: str) -> tuple[bytes, bytes]:
+    """Two files."""
+    if kind == "audio":
+        return tone(1), encoded(noise(2, 44100), 44100, "flac")
+    return clip(6), clip(20, seed=4)
 
 
 def test_prompts_are_those_of_vllms_server(model: tuple[str, Any, Any], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -85,7 +86,8 @@ def test_prompts_are_those_of_vllms_server(model: tuple[str, Any, Any], monkeypa
     kind, backend, given = model
     use_connector()
     chat = ChatRenderer(backend.core, given)
-    for content in CASES[kind]:
+    first, other = two(kind)
+    for content in (("What?", first), (first, "a", other, "b"), ("a", other, "b")):
         asked = conversation(kind, *content)
         with monkeypatch.context() as patched:
             theirs = vllms(backend.core, asked, patched)
@@ -109,7 +111,7 @@ def said(model: tuple[str, Any, Any], *content: str | bytes) -> str:
 
 
 def test_another_file_has_another_answer(model: tuple[str, Any, Any]) -> None:
-    first, other = (SOUND, OTHER) if model[0] == "audio" else (FILM, LONGER)
+    first, other = two(model[0])
     assert said(model, "What?", first) == said(model, "What?", first)
     assert said(model, "What?", first) != said(model, "What?", other)
 
@@ -121,17 +123,14 @@ def test_how_many_of_each_kind_a_prompt_may_have(model: tuple[str, Any, Any]) ->
     assert (info.audio > 0, info.video > 0) == (kind == "audio", kind == "video")
 
 
-NOTHING = tone(0)
-
-
 def test_what_cannot_be_decoded_names_its_field(model: tuple[str, Any, Any]) -> None:
     kind, backend, given = model
     chat = ChatRenderer(backend.core, given)
-    for data in (b"hello", NOTHING, encoded(sine(3), 16000, "flac")[:3000]):
+    for data in (b"hello", tone(0), encoded(sine(3), 16000, "flac")[:3000]):
         with pytest.raises(ParameterError) as caught:
             chat.render(chat.request(conversation(kind, "a", data)), files(kind, data))
         assert caught.value.param == "file 0"
-    assert said(model, "What?", SOUND if kind == "audio" else FILM)
+    assert said(model, "What?", two(kind)[0])
 
 
 def test_what_decodes_audio_may_be_missing(
