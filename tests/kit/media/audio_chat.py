@@ -8,9 +8,10 @@ is longer than thirty seconds is cut off. vLLM takes no other encoder than one o
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 from typing import Any
+
+from ..models.vision import STRING_TEMPLATE, copy_tokenizer
 
 RATE, LONGEST = 16000, 2048
 """Samples a second; tokens of a prompt and its answer."""
@@ -40,14 +41,6 @@ OPENAI_TEMPLATE = """\
 """
 """Takes parts, and says itself where a sound stands."""
 
-STRING_TEMPLATE = """\
-{%- for message in messages %}
-    {{- '<|im_start|>' + message.role + '\\n' + message.content + '<|im_end|>\\n' }}
-{%- endfor %}
-{%- if add_generation_prompt %}{{- '<|im_start|>assistant\\n' }}{%- endif %}
-"""
-"""Takes text; vLLM puts the sounds before it."""
-
 
 def tokens(seconds: float) -> int:
     """Of a sound in the prompt."""
@@ -67,9 +60,7 @@ def build(directory: Path, demo_model: Path) -> Path:
         WhisperFeatureExtractor,
     )
 
-    directory.mkdir(parents=True)
-    for name in ("tokenizer.json", "tokenizer_config.json"):
-        shutil.copyfile(demo_model / name, directory / name)
+    copy_tokenizer(demo_model, directory)
     tokenizer: Any = AutoTokenizer.from_pretrained(directory)
     tokenizer.add_special_tokens({"additional_special_tokens": ["<|im_start|>", *SPECIAL]})
     tokenizer.chat_template = OPENAI_TEMPLATE

@@ -8,9 +8,10 @@ tokens, whatever its size, between words that number it.
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 from typing import Any
+
+from ..models.vision import STRING_TEMPLATE, copy_tokenizer
 
 EDGE, PATCH, LONGEST = 56, 14, 2048
 """Pixels of a frame's edges, and of a patch's; tokens of a prompt and its answer."""
@@ -41,14 +42,6 @@ OPENAI_TEMPLATE = """\
 """
 """Takes parts, and says itself where a video or an image stands."""
 
-STRING_TEMPLATE = """\
-{%- for message in messages %}
-    {{- '<|im_start|>' + message.role + '\\n' + message.content + '<|im_end|>\\n' }}
-{%- endfor %}
-{%- if add_generation_prompt %}{{- '<|im_start|>assistant\\n' }}{%- endif %}
-"""
-"""Takes text; vLLM puts videos and images before it."""
-
 
 def build(directory: Path, demo_model: Path) -> Path:
     """Makes the model in `directory`, which must not exist, with the demo model's tokenizer."""
@@ -62,9 +55,7 @@ def build(directory: Path, demo_model: Path) -> Path:
         InternVLVideoProcessor,
     )
 
-    directory.mkdir(parents=True)
-    for name in ("tokenizer.json", "tokenizer_config.json"):
-        shutil.copyfile(demo_model / name, directory / name)
+    copy_tokenizer(demo_model, directory)
     tokenizer: Any = AutoTokenizer.from_pretrained(directory, extra_special_tokens=SPECIAL)
     tokenizer.add_special_tokens({"additional_special_tokens": ["<|im_start|>", *SPECIAL.values()]})
     tokenizer.chat_template = OPENAI_TEMPLATE

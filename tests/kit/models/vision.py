@@ -39,7 +39,14 @@ STRING_TEMPLATE = """\
 {%- endfor %}
 {%- if add_generation_prompt %}{{- '<|im_start|>assistant\\n' }}{%- endif %}
 """
-"""Takes text; vLLM puts the images before it."""
+"""Takes text; vLLM puts what else there is before it."""
+
+
+def copy_tokenizer(demo_model: Path, directory: Path) -> None:
+    """The demo model's, into a directory that does not exist yet."""
+    directory.mkdir(parents=True)
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        shutil.copyfile(demo_model / name, directory / name)
 
 
 def build(directory: Path, demo_model: Path) -> Path:
@@ -53,9 +60,7 @@ def build(directory: Path, demo_model: Path) -> Path:
         Idefics3Processor,
     )
 
-    directory.mkdir(parents=True)
-    for name in ("tokenizer.json", "tokenizer_config.json"):
-        shutil.copyfile(demo_model / name, directory / name)
+    copy_tokenizer(demo_model, directory)
     tokenizer: Any = AutoTokenizer.from_pretrained(directory)
     tokenizer.add_special_tokens({"additional_special_tokens": ["<|im_start|>", *SPECIAL]})
     tokenizer.chat_template = OPENAI_TEMPLATE
