@@ -33,6 +33,9 @@ class Kept(msgspec.Struct, frozen=True):
     pin: bool = False
 
 
+_decode = msgspec.json.Decoder(dict[str, Kept]).decode
+
+
 class Store:
     """The file; one without a path keeps nothing."""
 
@@ -44,7 +47,7 @@ class Store:
         if self._path is None:
             return {}
         try:
-            return msgspec.json.decode(self._path.read_bytes(), type=dict[str, Kept])
+            return _decode(self._path.read_bytes())
         except FileNotFoundError:
             return {}
         except (OSError, msgspec.DecodeError) as error:

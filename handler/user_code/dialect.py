@@ -229,11 +229,15 @@ def _head(inner: Any, feed: Function) -> tuple[int, str, Mapping[str, str]]:
     return status, content_type, headers
 
 
+_decode = msgspec.msgpack.Decoder(Generation).decode
+"""Made here, once: where two threads are the first to ask msgspec for a type, one of them may crash or never return."""
+
+
 def _checked(parse: Function, generation: object) -> Generation:
     """What would not survive the way to the engine's process must not be sent there: others use it too."""
     if not isinstance(generation, Generation):
         raise parse.refuse(generation, "a ParsedRequest of Generations")
     try:
-        return msgspec.msgpack.decode(msgspec.msgpack.encode(generation), type=Generation)
+        return _decode(msgspec.msgpack.encode(generation))
     except (msgspec.MsgspecError, TypeError, ValueError, OverflowError) as error:
         raise UserCodeError(f"{parse.name} returned a wrong Generation: {error}") from None

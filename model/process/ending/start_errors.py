@@ -72,7 +72,7 @@ def fetched(settings: Settings) -> Iterator[str]:
 def _draft_model(config: str) -> str:
     """The model that a speculative_config names; empty: none, or it cannot be read, which vLLM's parser says."""
     try:
-        return msgspec.json.decode(config, type=_Drafts).model or ""
+        return _decode_drafts(config).model or ""
     except msgspec.DecodeError:
         return ""
 
@@ -80,6 +80,8 @@ def _draft_model(config: str) -> str:
 class _Drafts(msgspec.Struct):
     model: str | None = None
 
+
+_decode_drafts = msgspec.json.Decoder(_Drafts).decode
 
 _FIELD = re.compile(r"(\w+)[\w.,\[\]]* (Input should|Value error)")
 """How pydantic's words begin, without what is around them (NOISE)."""
