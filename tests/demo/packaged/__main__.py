@@ -4,6 +4,7 @@ Those packages carry real weights; `.requirements/NAME.txt` pins each by its has
 
 smollm2      SmolLM2-135M-Instruct, of a GGUF file: weights, tokenizer, chat template
 minilm       all-MiniLM-L6-v2, which makes embeddings: its files are ready to use
+whisper      Whisper tiny.en, of CTranslate2's files: it writes down spoken English
 style        an adapter for SmolLM2, trained on the spot
 directory    the files that every model directory has
 
@@ -18,12 +19,13 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from . import minilm, smollm2, style
+from . import minilm, smollm2, style, whisper
 
 MAKERS: Mapping[str, Callable[[Path, Path], str]] = {
     "smollm2": smollm2.make,
     "minilm": minilm.make,
     "style": style.make,
+    "whisper": whisper.make,
 }
 
 

@@ -21,7 +21,8 @@ STYLE = "sailor"
 
 
 def packaged(name: str) -> Path:
-    """The directory of "smollm2", "minilm" or the adapter "style", made where it is missing or its sources changed.
+    """The directory of "smollm2", "minilm", "whisper-tiny.en" or the adapter "style", made where it is missing or its
+    sources changed.
 
     Where its package cannot be had, what needs it is skipped; not where LMI_REQUIRE names "models".
     """
