@@ -43,5 +43,5 @@ PLAYED = TESTS / "kit" / "played"
 USER_CODE = TESTS / "kit" / "user_code"
 """Files as users write them."""
 REQUIRED = frozenset(os.environ.get("LMI_REQUIRE", "").split(","))
-"""Tools of which "java", "chromium", "axe", "vocabularies", "agents", "models" and "go" may be missing elsewhere, and
-tests that need them are skipped; here they fail."""
+"""Tools of which "java", "chromium", "axe", "vocabularies", "agents", "models", "espeak" and "go" may be missing
+elsewhere, and tests that need them are skipped; here they fail."""
