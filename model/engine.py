@@ -46,6 +46,10 @@ class EngineInfo(msgspec.Struct, frozen=True, kw_only=True):
     """How many images a prompt may have; 0: the model takes none."""
     audio: int = 0
     video: int = 0
+    transcribes: bool = False
+    """Whether it writes down what is said (Generation.transcription)."""
+    answers: bool = True
+    """Whether it takes other prompts than audio to be written down."""
     adapters: tuple[Adapter, ...] = ()
     """Those that are registered; the host says so, who registers them."""
 

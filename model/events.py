@@ -17,8 +17,8 @@ import msgspec
 from .errors import ErrorMessage
 
 __all__ = [
-    "CallDelta", "Delta", "EngineEvent", "Event", "Failed", "Finish", "FinishReason", "Prefill", "Rendered", "Started",
-    "Token", "TopToken",
+    "CallDelta", "Delta", "EngineEvent", "Event", "Failed", "Finish", "FinishReason", "Prefill", "Recording",
+    "Rendered", "Started", "Token", "TopToken",
 ]  # fmt: skip
 
 FinishReason = Literal["eos", "stop", "length", "abort", "content_filter"]
@@ -104,6 +104,24 @@ class Prefill(msgspec.Struct, array_like=True, frozen=True, tag="p"):
     """As Started.ranks."""
 
 
+class Recording(msgspec.Struct, array_like=True, frozen=True, omit_defaults=True):
+    """What is known of audio that is to be written down (Generation.transcription)."""
+
+    seconds: float
+    """How long it lasts."""
+    starts: tuple[float, ...]
+    """Where each piece of it begins, in seconds: piece i is sequence i."""
+    language: str = ""
+    """What is spoken, as the request says or the model has found out; empty: nobody knows."""
+    spaced: bool = True
+    """Whether a blank stands between the texts of two pieces."""
+    audio_tokens: int | None = None
+    """What the model counts the audio as; None: it does not say."""
+    first_time: int | None = None
+    """The id of the token that is the beginning of a piece, where Transcription.timestamps asked for them: each that
+    follows is 0.02 seconds later."""
+
+
 class Started(msgspec.Struct, array_like=True, frozen=True, tag="s", omit_defaults=True):
     """The prompt has been processed. Comes once, before the first Delta."""
 
@@ -122,6 +140,8 @@ class Started(msgspec.Struct, array_like=True, frozen=True, tag="s", omit_defaul
     """Of Generation.tokenize: the longest prompt plus answer (EngineInfo.context), in tokens."""
     prompt_ids: tuple[int, ...] = ()
     """The prompt's tokens, where Generation.prompt_ids asked for them."""
+    recording: Recording | None = None
+    """Of Generation.transcription."""
 
 
 class Delta(msgspec.Struct, array_like=True, frozen=True, tag="d", omit_defaults=True):

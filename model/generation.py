@@ -32,6 +32,7 @@ __all__ = [
     "Sampling",
     "Scoring",
     "StructuredOutput",
+    "Transcription",
     "nth_seed",
 ]
 
@@ -214,8 +215,30 @@ class Scoring(FormerScoring, msgspec.Struct, frozen=True, kw_only=True, omit_def
     """Variables of the template that makes a prompt of a pair, such as `instruction`."""
 
 
+class Transcription(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What is to be written down of what somebody says. The generation's prompt is a text that helps with it: what was
+    said before, or how names are spelled; it may be empty.
+
+    Long audio is cut into pieces; piece i is sequence i of the answer (Started.recording), all sampled alike.
+    """
+
+    audio: bytes = b""
+    """A file; empty where there is a URL."""
+    url: str = ""
+    """A data URL, or one that the engine's side fetches where the options allow it."""
+    translate: bool = False
+    """Whether it is to be told in English, or in `to_language`."""
+    language: str | None = None
+    """What is spoken, as a code of ISO 639-1 (en); None: the model finds out."""
+    to_language: str | None = None
+    hotwords: str | None = None
+    """Words to listen for, of models that take them."""
+    timestamps: bool = False
+    """Whether tokens that are points in time are wanted in the answer (Recording.first_time)."""
+
+
 class Generation(FormerGeneration, msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One prompt and what to do with it: go on with it, embed it, or score it."""
+    """One prompt and what to do with it: go on with it, embed it, score it, or write down what is heard."""
 
     request_id: str
     """For logs only; need not be unique."""
@@ -225,6 +248,9 @@ class Generation(FormerGeneration, msgspec.Struct, frozen=True, kw_only=True, om
     """Set where the prompt is to be embedded; what is for text means nothing then."""
     scoring: Scoring | None = None
     """Set where the prompt is to be scored; the same holds."""
+    transcription: Transcription | None = None
+    """Set where audio is to be written down; the same holds of Sampling.n and what else makes several answers of one
+    prompt."""
     tokenize: bool = False
     """Whether the prompt's tokens are all that is wanted: Started tells them, and nothing is computed. `tokens` asks
     for each of them, `echo` for their text; a prompt may be longer than the context then."""

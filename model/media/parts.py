@@ -17,19 +17,22 @@ from typing import Any
 from msgspec.structs import replace
 
 from ..conversation import MediaKind, Message, Text
-from ..generation import Conversation
+from ..generation import Conversation, Generation
 from ..text.template_messages import KINDS, media_in
 from .url_policy import MediaError
 
 __all__ = [
-    "WORDS", "Budget", "MediaFile", "MediaPart", "called", "data_url_bytes", "is_data_url", "media_parts",
-    "without_media",
+    "AUDIO", "WORDS", "Budget", "MediaFile", "MediaPart", "called", "data_url_bytes", "is_data_url", "media_parts",
+    "parts_of", "without_media",
 ]  # fmt: skip
 
 WORDS: dict[MediaKind, str] = {"image": "images", "audio": "audio", "video": "videos"}
 """What several of a kind are called."""
 EXAMPLES: dict[MediaKind, str] = {"image": "image/png", "audio": "audio/wav", "video": "video/mp4"}
 NOUNS: dict[MediaKind, str] = {"image": "an image", "audio": "audio", "video": "a video"}
+
+AUDIO = "transcription.audio"
+"""The path of what is to be written down, file or URL."""
 
 PIECE = 1 << 20
 """Characters of base64 that are decoded at once; a multiple of 4."""
@@ -45,6 +48,13 @@ class MediaPart:
     """The part's path, as prompt.messages[0].content[1]."""
     field: str
     """The URL's path, for errors about it."""
+    data: bytes = b""
+    """What it is, where it is there already and has no URL."""
+
+    @property
+    def is_there(self) -> bool:
+        """Whether nothing of it is to be fetched."""
+        return bool(self.data) or is_data_url(self.url)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +87,14 @@ class Budget:
 def called(kind: MediaKind) -> str:
     """What one of a kind is called, with its article."""
     return NOUNS[kind]
+
+
+def parts_of(generation: Generation) -> list[MediaPart]:
+    """The media of its conversation, or the audio that is to be written down."""
+    if (asked := generation.transcription) is not None:
+        return [MediaPart("audio", asked.url, "transcription", AUDIO, asked.audio)]
+    prompt = generation.prompt
+    return media_parts(prompt) if isinstance(prompt, Conversation) else []
 
 
 def media_parts(conversation: Conversation) -> list[MediaPart]:

@@ -32,14 +32,14 @@ from ..generation import Conversation, Generation
 from ..media.fetch import Fetcher
 from ..media.images import check_image
 from ..media.parts import (
+    AUDIO,
     WORDS,
     Budget,
     MediaFile,
     MediaPart,
     called,
     data_url_bytes,
-    is_data_url,
-    media_parts,
+    parts_of,
     without_media,
 )
 from ..media.url_policy import MediaError
@@ -71,7 +71,7 @@ class _Pending:
         }
         self.pixels = Budget(rules.max_pixels, "pixels", "max_image_pixels")
         self.fetched: dict[int, bytes] = {}
-        self.missing = sum(not is_data_url(part.url) for part in parts)
+        self.missing = sum(not part.is_there for part in parts)
         self.ended = threading.Event()
         """It has been aborted or refused: what still arrives is dropped."""
 
@@ -115,7 +115,8 @@ class RequestPreparer:
         """Prepares a generation, or has it prepared on another thread. Raises nothing that a request can cause."""
         try:
             prompt = generation.prompt
-            parts = media_parts(prompt) if isinstance(prompt, Conversation) else []
+            self._check_task(generation)
+            parts = parts_of(generation)
             if parts and isinstance(prompt, Conversation) and self._rules.unreadable_parts == "text":
                 kinds: set[MediaKind] = {part.kind for part in parts if not self._backend.info.limit(part.kind)}
                 if kinds:
@@ -143,6 +144,17 @@ class RequestPreparer:
                 if (pending := self._pending.pop(number, None)) is not None:
                     pending.ended.set()
 
+    def _check_task(self, generation: Generation) -> None:
+        """Raises UnsupportedError for what the model does not do."""
+        info = self._backend.info
+        if generation.transcription is not None:
+            if not info.transcribes:
+                raise UnsupportedError("this model does not transcribe audio", AUDIO)
+        elif not (info.answers or generation.tokenize):
+            raise UnsupportedError(
+                "this model transcribes audio (/v1/audio/transcriptions) and answers no prompts", "prompt"
+            )
+
     def _admit(self, parts: Sequence[MediaPart]) -> None:
         """Raises where the model does not take so many of a kind."""
         for kind, word in WORDS.items():
@@ -164,7 +176,7 @@ class RequestPreparer:
         elif not pending.missing:
             self._decoders.submit(self._run_step, pending, self._prepare)
         for index, part in enumerate(pending.parts):
-            if not is_data_url(part.url):
+            if not part.is_there:
                 self._fetchers.submit(self._run_step, pending, self._fetch, index)
 
     def _run_step(self, pending: _Pending, step: Callable[..., None], *arguments: Any) -> None:
@@ -248,7 +260,11 @@ OVERHEAD = 64
 def _bytes(pending: _Pending, index: int, part: MediaPart) -> bytes:
     if index in pending.fetched:
         return pending.fetched[index]
+    budget = pending.bytes[part.kind]
     try:
-        return data_url_bytes(part.url, pending.bytes[part.kind], part.kind)
+        if part.data:
+            budget.take(len(part.data))
+            return part.data
+        return data_url_bytes(part.url, budget, part.kind)
     except MediaError as error:
         raise ParameterError.because(Fault(part.field, f"{error}")) from None

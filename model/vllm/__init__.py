@@ -18,6 +18,7 @@ mistral/                   models with Mistral's own tokenizer
 guides/                    what a text must match: compiled, begun, and guided in the core
 typical.py                 typical_p, which vLLM does not have: a logits processor
 trial.py                   some tokens at start, which show that this vLLM's API is the one that we know
+languages.py               what language is spoken, of models that are asked for it first
 beam.py                    runs the beam search of model/search
 library/                   vLLM's versions, its private parts and their use
 """

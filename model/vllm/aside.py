@@ -13,6 +13,7 @@ import logging
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
 
 from ..errors import GenerationError, LmiError, RequestError
 from ..events import EngineEvent, Failed
@@ -22,6 +23,7 @@ __all__ = ["Aside"]
 log = logging.getLogger(__name__)
 
 Held = list[tuple[int, EngineEvent]]
+Made = TypeVar("Made")
 
 SWITCH_S = 0.0005
 """Seconds after which work hands over the interpreter where the event loop waits for it, which it does several times a
@@ -54,6 +56,16 @@ class Aside:
         """
         held = self._held[number] = []
         self._thread.submit(self._run, number, held, work, request_id, then)
+
+    def make(self, number: int, make: Callable[[], Made], request_id: str, then: Callable[[Made], None]) -> None:
+        """Has something made of a generation, which `then` is called with on the event loop, as `start` has it."""
+        made: list[Made] = []
+
+        def work() -> Iterator[EngineEvent]:
+            made.append(make())
+            yield from ()
+
+        self.start(number, work(), request_id, lambda: then(made[0]))
 
     def merge(self, events: Iterable[tuple[int, EngineEvent]]) -> list[tuple[int, EngineEvent]]:
         """What may be sent now: what is ready, and those of `events` whose generations have no work here."""

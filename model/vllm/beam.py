@@ -25,7 +25,7 @@ from .aside import Aside
 from .core import Core
 from .core_outputs import Prompt, entries, prompt_of
 from .request.beams import BeamLimits
-from .request.requests import Prepared
+from .request.prepared import Prepared
 from .sequences.group import SequenceGroup
 from .sequences.pace import Pace
 from .sequences.sequence import OutputSequence

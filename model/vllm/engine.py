@@ -13,6 +13,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, ClassVar
 
 from ..engine import EngineInfo, EngineStats
@@ -28,11 +29,14 @@ from .beam import BeamRuns
 from .configured import configured
 from .core_outputs import prompt_of
 from .guides.faults import fault
+from .languages import Detections
 from .library.internals import rejected_transfer
 from .mistral.tokens import tokens_of
 from .request.beams import BeamLimits
-from .request.requests import Prepared, Requests
+from .request.prepared import Prepared
+from .request.requests import Requests
 from .request.sampling import LIMITS
+from .request.transcription import transcriber
 from .sequences.group import SequenceGroup
 from .sequences.pace import Pace
 from .sequences.sequence import GuidedSequence, OutputSequence
@@ -57,6 +61,7 @@ class VllmEngine:
         # Before the weights are loaded, which takes its time: options may name what vLLM does not have.
         core, self._chat, typical, _ = configured(settings)
         self._core = core
+        writer = transcriber(core, self._chat.media)
         self._tracing = tracing(core.vllm_config)
         start(core, settings)
         tell_room(settings, core.vllm_config)
@@ -71,19 +76,21 @@ class VllmEngine:
         self._beams = BeamRuns(core, beams, self._aside)
         self.adapters = VllmAdapters(core) if settings.adapters.enable_lora else None
         adapter = no_adapter if self.adapters is None else self.adapters.request
-        self._requests = Requests(core, settings, self._chat, beams, typical, adapter)
+        self._requests = Requests(core, settings, self._chat, beams, typical, adapter, writer)
+        self._detections = Detections(core, self._aside, self._requests.told, self.add)
         self._sequences: dict[str, OutputSequence] = {}
         self._groups: dict[int, SequenceGroup] = {}
         context, limits = core.model_config.max_model_len, self._chat.media.limits
         self._info = EngineInfo(engine="vllm", version=vllm.__version__, context=context,
             images=limits["image"], audio=limits["audio"], video=limits["video"],
+            transcribes=writer is not None, answers=not (writer and writer.alone),
         )  # fmt: skip
 
     async def begin(self) -> None:
         """Tries a token; raises StartError."""
         self._chat.media.warm_up()
         await self._core.begin()
-        await try_out(self)
+        await try_out(self, transcribed=self._requests.trial if self._info.transcribes else None)
 
     @property
     def info(self) -> EngineInfo:
@@ -93,7 +100,7 @@ class VllmEngine:
     @property
     def busy(self) -> bool:
         """Whether anything runs."""
-        return bool(self._sequences) or self._beams.busy or self._aside.busy
+        return bool(self._sequences) or self._beams.busy or self._detections.busy or self._aside.busy
 
     def prepare(self, number: int, generation: Generation, images: Sequence[MediaFile] = ()) -> Prepared:
         """Tokenizes and checks; raises RequestError."""
@@ -123,12 +130,15 @@ class VllmEngine:
     def add(self, number: int, prepared: Prepared) -> None:
         """Starts the sequences."""
         generation = prepared.generation
+        if prepared.heard is not None:
+            self._detections.add(number, prepared)
+            return
         if self._core.lacks_images(prepared.requests[0]):
             self._make_again(number, prepared)
             return
         group = SequenceGroup(
             number, generation, prepared.sampling, prepared.prompt_ids, self._tokenizer, self._ends, self._longest,
-            prepared.guide,
+            prepared.guide, prepared.recording,
         )  # fmt: skip
         if (beams := generation.sampling.beams) is not None:
             self._beams.add(group, beams, prepared)
@@ -150,17 +160,13 @@ class VllmEngine:
 
     def _make_again(self, number: int, prepared: Prepared) -> None:
         """Prepares a generation anew, with its images, and starts it then."""
-        made: list[Prepared] = []
-
-        def work() -> Iterator[Event]:
-            made.append(self._requests.prepare(number, prepared.generation, prepared.images, whole=True))
-            yield from ()
-
-        self._aside.start(number, work(), prepared.generation.request_id, lambda: self.add(number, made[0]))
+        again = partial(self._requests.prepare, number, prepared.generation, prepared.images, whole=True)
+        self._aside.make(number, again, prepared.generation.request_id, partial(self.add, number))
 
     def abort(self, numbers: Sequence[int]) -> None:
         """Ends generations; those that have ended already are ignored."""
         self._beams.abort(numbers)
+        self._detections.abort(numbers)
         self._aside.drop(numbers)
         for number in numbers:
             if (group := self._groups.pop(number, None)) is not None:
@@ -179,7 +185,7 @@ class VllmEngine:
         for output in outputs:
             sequence = self._sequences.get(output.request_id)
             if sequence is None:
-                events += self._beams.read(output)
+                events += self._beams.read(output) or self._detections.read(output)
                 continue
             group = sequence.group
             try:

@@ -16,7 +16,7 @@ from ..process.ending.crash_report import crash_at_once
 from ..process.ending.output_tail import OutputTail
 from ..vllm_messages import says_nothing
 from .core import Core
-from .library.internals import run_workers
+from .library.internals import run_workers, transcribes
 from .library.parts import SERVER, check_attributes, check_library, part
 from .library.version import vllm_version
 from .mistral.grammars import prepare_mistral
@@ -72,6 +72,10 @@ def make_config(settings: Settings, typical: Typical | None = None) -> tuple[Vll
     if chosen:
         # vLLM's CPU platform has just replaced what the user's environment says.
         os.environ[PROCESSES] = chosen
+    if transcribes(config.model_config):
+        # vLLM has such a model's processor work here before its core is started: the threads of what computes in it
+        # are not in a process that is forked then, which waits for them for ever. `vllm serve` spawns it always.
+        os.environ[PROCESSES] = "spawn"
     check_heads(settings, config)
     if typical is not None:
         typical.decide(config)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from ..backend import AsyncBackend
 from ..errors import RequestError, StartError
@@ -16,6 +17,8 @@ __all__ = ["try_out"]
 
 log = logging.getLogger(__name__)
 
+START = "start"
+"""The id of the requests that a start makes."""
 PROMPT = (0, 0)
 """A token that every model has, twice: the first one has no log-probability."""
 
@@ -29,17 +32,24 @@ TRIALS = {
 """One of each way through vLLM. That the model or an option refuses one is no fault."""
 
 
-async def try_out(backend: AsyncBackend, pooled: Generation | None = None) -> None:
-    """Runs some tokens through prepare, add and receive, or what a model is to pool; raises StartError."""
-    asked = {"a request": pooled} if pooled else {
-        name: Generation(request_id="start", prompt=PROMPT, sampling=sampling) for name, sampling in TRIALS.items()
-    }  # fmt: skip
-    if pooled is None:
+async def try_out(
+    backend: AsyncBackend, pooled: Generation | None = None, transcribed: Callable[[int, str], Any] | None = None
+) -> None:
+    """Runs some tokens through prepare, add and receive, or what a model is to pool; raises StartError.
+
+    `transcribed` prepares audio for a model that writes it down, by its number and its request's id.
+    """
+    asked = {"a request": pooled} if pooled else {}
+    if pooled is None and backend.info.answers:
+        asked = {name: Generation(request_id=START, prompt=PROMPT, sampling=one) for name, one in TRIALS.items()}
         with _failing(backend, "a conversation"):
             _try_conversation(backend)
     for number, (what, one) in enumerate(asked.items()):
         with _failing(backend, what, refusable=number > 0):
-            await _run(backend, number, one)
+            await _run(backend, number, backend.prepare(number, one))
+    if transcribed is not None:
+        with _failing(backend, "audio"):
+            await _run(backend, len(asked), transcribed(len(asked), START))
 
 
 @contextmanager
@@ -57,8 +67,8 @@ def _failing(backend: AsyncBackend, what: str, *, refusable: bool = False) -> It
         ) from error
 
 
-async def _run(backend: AsyncBackend, number: int, generation: Generation) -> None:
-    backend.add(number, backend.prepare(number, generation))
+async def _run(backend: AsyncBackend, number: int, prepared: Any) -> None:
+    backend.add(number, prepared)
     events: list[tuple[int, EngineEvent]] = []
     while backend.busy:
         events += await backend.receive()
@@ -74,7 +84,7 @@ def _try_conversation(backend: AsyncBackend) -> None:
     """
     talk = Conversation(messages=({"role": "user", "content": "Hi"},))
     try:
-        backend.prepare(0, Generation(request_id="start", prompt=talk, sampling=Sampling(max_tokens=1)))
+        backend.prepare(0, Generation(request_id=START, prompt=talk, sampling=Sampling(max_tokens=1)))
     except RequestError as error:
         cause: BaseException = error
         while cause.__cause__ is not None:

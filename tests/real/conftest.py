@@ -42,6 +42,16 @@ def real_server(smollm2: Path, tmp_path_factory: pytest.TempPathFactory) -> Iter
 
 
 @pytest.fixture(scope="session")
+def whisper_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """Whisper tiny.en behind the local server, in 32-bit floats."""
+    folder = tmp_path_factory.mktemp("whisper")
+    options = {"option.max_model_len": "448", "option.dtype": "fp32", "option.kv_cache_memory_bytes": "256M"}
+    server = Server(model_directory(packaged("whisper-tiny.en"), folder / "model", options), folder / "log")
+    yield server
+    server.stop()
+
+
+@pytest.fixture(scope="session")
 def minilm_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """all-MiniLM-L6-v2 behind the local server, as `make serve MODEL=embed` has it."""
     folder = tmp_path_factory.mktemp("minilm")

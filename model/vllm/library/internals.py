@@ -33,6 +33,7 @@ __all__ = [
     "run_workers",
     "scales_by_module",
     "tokenize_params",
+    "transcribes",
     "unshared",
     "v2_is_forced",
     "v2_takes_budgets",
@@ -201,6 +202,11 @@ def media_limits(core: Any) -> dict[MediaKind, int]:
     unified = getattr(core.model_config.hf_config, "use_unified_vision_chunk", False)
     seen: dict[MediaKind, str] = {"image": "vision_chunk" if unified else "image", "audio": "audio", "video": "video"}
     return {kind: int(limits.get(name, 0)) for kind, name in seen.items()}
+
+
+def transcribes(model_config: Any) -> bool:
+    """Whether the model writes down what is said, by its class."""
+    return bool(model_config._model_info.supports_transcription)
 
 
 def video_processor(core: Any) -> str | None:

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from importlib.util import find_spec
 from typing import Any
 
-from ...conversation import MediaKind
 from ...errors import Fault, ParameterError, one_line
 from ...media.parts import Budget, MediaFile
 from ...media.url_policy import MediaError
@@ -26,7 +26,7 @@ from ..library.internals import media_limits, video_processor
 from ..library.parts import part
 from .child_process import Decoders
 from .connector import use_connector
-from .decoding import Job
+from .decoding import Cut, Job
 
 __all__ = ["MediaDecoder", "processor_faults", "with_pictures"]
 
@@ -50,9 +50,14 @@ class MediaDecoder:
         if self.limits["image"]:
             given = self._arguments.get("image", {})
             self._io = part("vllm.multimodal.media.image:ImageMediaIO")(**{"image_mode": "RGB", **given})
+        self.processing = threading.Lock()
+        """Held while a model's processor of media works: vLLM's are not made for several threads."""
         self._decoders: Decoders | None = None
+        self.missing = ""
+        """What would have to be installed for a model that hears."""
         if self.limits["audio"] and (missing := [name for name in READERS if find_spec(name) is None]):
-            log.warning("audio is refused: what decodes it is not installed: %s", ", ".join(missing))
+            self.missing = ", ".join(missing)
+            log.warning("audio is refused: what decodes it is not installed: %s", self.missing)
             self.limits["audio"] = 0
         if self.limits["audio"] or self.limits["video"]:
             use_connector()
@@ -64,16 +69,20 @@ class MediaDecoder:
         if self._decoders is not None:
             threading.Thread(target=self._decoders.warm_up, name="lmi-decoding", daemon=True).start()
 
+    def pieces(self, file: MediaFile, cut: Cut) -> list[Any]:
+        """The samples of audio that is to be written down, cut as vLLM's server cuts it; raises ParameterError."""
+        job = Job("audio", cut=cut, longest=self._rules.max_audio_seconds)
+        pieces: list[Any] = self._read(file, lambda: self._heard(job, file.data))
+        return pieces
+
     def decode(self, files: Iterable[MediaFile]) -> list[Any]:
         """The pictures, samples and frames, read as vLLM's own server reads them; raises ParameterError."""
         pixels = Budget(self._rules.max_video_pixels, "pixels of frames", "max_video_pixels", "video")
-        return [self._decode(file, pixels) for file in files]
+        return [self._read(file, partial(self._decode, file, pixels)) for file in files]
 
-    def _decode(self, file: MediaFile, pixels: Budget) -> Any:
+    def _read(self, file: MediaFile, read: Callable[[], Any]) -> Any:
         try:
-            if file.kind == "image":
-                return self._io.load_bytes(file.data)
-            return self._decoded(file.kind, file.data, pixels)
+            return read()
         except MemoryError:
             raise
         except MediaError as error:
@@ -83,20 +92,24 @@ class MediaDecoder:
             reason = one_line(str(error))[:200]
             raise ParameterError.because(Fault(file.field, f"the {file.kind} cannot be decoded: {reason}")) from error
 
-    def _decoded(self, kind: MediaKind, data: bytes, pixels: Budget) -> Any:
+    def _decode(self, file: MediaFile, pixels: Budget) -> Any:
+        if file.kind == "image":
+            return self._io.load_bytes(file.data)
+        if file.kind == "audio":
+            return self._heard(Job("audio", self._arguments, longest=self._rules.max_audio_seconds), file.data)
         assert self._decoders is not None
-        if kind == "audio":
-            samples, rate = self._decoders.decode(
-                Job("audio", self._arguments, longest=self._rules.max_audio_seconds), data
-            )
-            if not len(samples):
-                raise MediaError("expected audio that lasts, got none")
-            return samples, rate
-        decoded = self._decoders.decode(Job("video", self._arguments, self._processor), data)
+        decoded = self._decoders.decode(Job("video", self._arguments, self._processor), file.data)
         # vLLM 0.32 keeps the bytes beside the frames.
         frames, _ = getattr(decoded, "media", decoded)
         pixels.take(frames.size // 3)
         return decoded
+
+    def _heard(self, job: Job, data: bytes) -> Any:
+        assert self._decoders is not None
+        heard = self._decoders.decode(job, data)
+        if not len(heard[0]):
+            raise MediaError("expected audio that lasts, got none")
+        return heard
 
 
 @contextmanager

@@ -14,6 +14,7 @@ import resource
 from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib import import_module
+from io import BytesIO
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from ...errors import one_line
 from ...vllm_messages import TOO_LONG
 from ..library.parts import part
 
-__all__ = ["Job", "decode", "run", "warm_up"]
+__all__ = ["Cut", "Job", "decode", "run", "warm_up"]
 
 LIBRARIES = ("soundfile", "av", "cv2")
 """What vLLM's readers import when they are used."""
@@ -31,6 +32,20 @@ LIBRARIES = ("soundfile", "av", "cv2")
 DURATION = "VLLM_MAX_AUDIO_DECODE_DURATION_S"
 REASON = 200
 """Characters of an error that are told."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """How audio is heard that is to be written down: vLLM's SpeechToTextConfig."""
+
+    rate: float
+    """Samples a second."""
+    longest: float | None
+    """Seconds of a piece; None: it is not cut."""
+    searched: int = 1
+    """Seconds before the end of a piece in which a quiet place is looked for."""
+    window: int | None = None
+    """Samples that are to be quiet; None: it is not cut."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +57,8 @@ class Job:
     """Of vLLM's readers, by kind (media_io_kwargs)."""
     processor: str | None = None
     """The class of the model's video processor, by which vLLM chooses how frames are picked."""
+    cut: Cut | None = None
+    """Of audio that is to be written down; None: the samples are wanted as they are."""
     longest: int | None = None
     """Seconds that an audio may last; None: what vLLM's environment variable says."""
     memory: int = 0
@@ -79,7 +96,7 @@ def decode(connection: Connection, job: Job, data: bytes) -> None:
     except Exception as error:  # noqa: BLE001
         reason = one_line(str(error))[:REASON] or type(error).__name__
         if TOO_LONG in reason:
-            most = os.environ.get(DURATION) or "600"
+            most = _longest()
             reason = f"expected audio of at most {most} seconds (option.max_audio_seconds), got a longer one"
         answer = (None, reason)
     try:
@@ -87,6 +104,11 @@ def decode(connection: Connection, job: Job, data: bytes) -> None:
     except MemoryError:
         # It is copied on its way.
         connection.send((None, _too_much(job)))
+
+
+def _longest() -> int:
+    """Seconds that audio may last; vLLM's default where nothing is said."""
+    return int(os.environ.get(DURATION) or 600)
 
 
 def _too_much(job: Job) -> str:
@@ -115,7 +137,25 @@ def _decoded(job: Job, data: bytes) -> Any:
             del url
             return media_io.load_bytes(data)
 
+    if job.cut is not None:
+        return _pieces(job.cut, data)
     connector = Given(media_io_kwargs=job.arguments)
     if job.kind == "audio":
         return connector.fetch_audio("")
     return connector.fetch_video("", video_processor=job.processor)
+
+
+def _pieces(cut: Cut, data: bytes) -> list[Any]:
+    """The samples of each piece, as vLLM's server cuts audio (SpeechToTextBaseServing._decode_and_chunk_speech)."""
+    read = part("vllm.multimodal.media.audio:load_audio")
+    samples, _ = read(BytesIO(data), sr=cut.rate, max_duration_s=_longest())
+    if cut.longest is None or cut.window is None or len(samples) <= cut.longest * cut.rate:
+        return [samples]
+    pieces: list[Any] = part("vllm.multimodal.audio:split_audio")(
+        audio_data=samples,
+        sample_rate=int(cut.rate),
+        max_clip_duration_s=cut.longest,
+        overlap_duration_s=cut.searched,
+        min_energy_window_size=cut.window,
+    )
+    return pieces

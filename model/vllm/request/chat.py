@@ -5,7 +5,6 @@ Conversation --request--> vLLM's ChatCompletionRequest --render--> prompt;  --sp
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property, partial
 from typing import Any
@@ -59,7 +58,6 @@ class ChatRenderer:
         self._core = core
         self._settings = settings
         self.media = MediaDecoder(core, settings.media)
-        self._processing = threading.Lock()
         self._template = chat_template(settings)
         self._form = part("vllm.entrypoints.openai.chat_completion.protocol:ChatCompletionRequest")
         self._mistral = mistral_conversations(core.get_tokenizer(), settings)
@@ -196,8 +194,8 @@ class ChatRenderer:
             _, rendered = self._core.renderer.render_chat([request.messages], chat, tokenize)
         else:
             messages = with_pictures(request.messages, pictures)
-            # vLLM's processors of images are not made for several threads. `skip_mm_cache`: image_cache.py is asked.
-            with self._processing, processor_faults(images), decoded(pictures):
+            # `skip_mm_cache`: image_cache.py is asked.
+            with self.media.processing, processor_faults(images), decoded(pictures):
                 if self._core.images is not None:
                     self._core.images.whole = whole
                 if self._mistral is not None:

@@ -6,17 +6,16 @@ Generation --prompts/, chat.py--> prompt --structured.py, sampling.py--> Samplin
 from __future__ import annotations
 
 import copy
+import dataclasses
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ...errors import Fault, ParameterError, RequestError, raised_by_us
+from ...errors import Fault, ParameterError, RequestError, UnsupportedError, raised_by_us
 from ...generation import Conversation, Generation, Sampling
-from ...media.parts import MediaFile
+from ...media.parts import AUDIO, MediaFile
 from ...options import Settings
-from ...text.answers.splitting import AnswerSplitter
 from ...text.prompt_limits import check_ids, max_new_tokens_for, with_truncation
 from ...text.response_limit import check_size
 from ..core import Core
@@ -30,35 +29,16 @@ from .beams import BeamLimits
 from .bounds import RunnerBounds
 from .budget import ThinkingBudget
 from .chat import TEMPLATE, ChatRenderer
-from .prompts.prompt import PromptRenderer, client_errors, refused, template_errors
+from .prepared import Heard, Prepared
+from .prompts.prompt import PromptRenderer, answered_ids, client_errors, refused, template_errors
 from .repeated import RepeatedRequests
 from .sampling import sampling_params
+from .transcription import Transcriber
 
 if TYPE_CHECKING:
     from vllm import SamplingParams
 
-__all__ = ["Prepared", "Requests"]
-
-
-@dataclass(slots=True)
-class Prepared:
-    """A generation, ready to be added."""
-
-    number: int
-    generation: Generation
-    sampling: Sampling
-    """The generation's, with what its chat template asks for."""
-    prompt: Any
-    prompt_ids: list[int]
-    max_tokens: int
-    """How many an answer may have."""
-    tokens: int
-    """How many all answers may have, with the prompt, and the entries of its log-probabilities."""
-    images: Sequence[MediaFile]
-    requests: list[Any]
-    """EngineCoreRequests, without their names; without images that the core has."""
-    splitters: list[AnswerSplitter | None]
-    guide: Guide | None
+__all__ = ["Requests"]
 
 
 class Requests:
@@ -72,6 +52,7 @@ class Requests:
         beams: BeamLimits,
         typical: Typical,
         adapter: Callable[[str], Any],
+        transcriber: Transcriber | None,
     ) -> None:
         """`adapter` gives vLLM's LoRARequest by its key, or raises AdapterError."""
         config = core.model_config
@@ -80,6 +61,7 @@ class Requests:
         self._chat = chat
         self._beams = beams
         self._typical = typical
+        self._transcriber = transcriber
         self._most = settings.limits.max_prompt_tokens
         self._longest = settings.limits.max_answer_bytes
         self._prompts = PromptRenderer(core, self._most)
@@ -107,6 +89,8 @@ class Requests:
         self, number: int, generation: Generation, images: Sequence[MediaFile] = (), *, whole: bool = False
     ) -> Prepared:
         """Tokenizes and checks; raises RequestError. `whole`: with all images, whatever the core has."""
+        if generation.transcription is not None:
+            return self.transcribe(number, generation, images, whole=whole)
         generation = with_truncation(generation, self._context, self._most)
         sampling = generation.sampling
         lora = None if generation.adapter is None else self._adapter(generation.adapter)
@@ -165,6 +149,46 @@ class Requests:
             number, generation, sampling, prompt, ids, max_tokens, tokens, images, requests, splitters, made
         )
 
+    def transcribe(
+        self,
+        number: int,
+        generation: Generation,
+        files: Sequence[MediaFile],
+        heard: Heard | None = None,
+        *,
+        whole: bool = False,
+    ) -> Prepared:
+        """The same of audio; `heard`: it has been decoded already."""
+        writer = self._transcriber
+        if writer is None:
+            raise UnsupportedError("this model does not transcribe audio", AUDIO)
+        lora = None if generation.adapter is None else self._adapter(generation.adapter)
+
+        def checked(prompt: Any, ids: list[int]) -> Any:
+            most = max_new_tokens_for(generation, len(ids), self._context, self._most)
+            return self._checked(generation, prompt, most, None, lora)[0], most
+
+        try:
+            return writer.prepare(number, generation, files, checked, heard, whole=whole)
+        except self._client_errors as error:
+            if raised_by_us(error) and not isinstance(error, RequestError):
+                raise
+            raise refused(error, "prompt" if generation.prompt else AUDIO) from error
+
+    def told(self, prepared: Prepared, ids: list[int]) -> Prepared:
+        """What asked for the language of audio, prepared anew by what the model has answered."""
+        assert prepared.heard is not None
+        assert self._transcriber is not None
+        heard = dataclasses.replace(prepared.heard, language=self._transcriber.language(ids))
+        return self.transcribe(prepared.number, prepared.generation, prepared.images, heard)
+
+    def trial(self, number: int, request_id: str) -> Prepared:
+        """A second of silence, which a start has written down."""
+        assert self._transcriber is not None
+        asked, heard = self._transcriber.trial()
+        one = Generation(request_id=request_id, prompt="", transcription=asked, sampling=Sampling(max_tokens=1))
+        return self.transcribe(number, one, (), heard)
+
     def _checked(
         self, generation: Generation, prompt: Any, max_tokens: int, guided: Any, lora: Any
     ) -> tuple[Any, Sequence[SamplingParams]]:
@@ -194,7 +218,7 @@ class Requests:
             return [*given]
         try:
             request = self._chat.request(given) if isinstance(given, Conversation) else None
-            return [*self._prompt(request, images, generation)["prompt_token_ids"]]
+            return answered_ids(self._prompt(request, images, generation))
         except self._client_errors as error:
             if raised_by_us(error) and not isinstance(error, RequestError):
                 raise

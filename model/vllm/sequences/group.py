@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...events import EngineEvent, Prefill, Started, Token
+from ...events import EngineEvent, Prefill, Recording, Started, Token
 from ...generation import Generation, Sampling
 from ...text.prompt_pieces import PIECE
 from ...text.response_limit import TOKEN, too_long, weight
@@ -29,6 +29,7 @@ class SequenceGroup:
         "held",
         "number",
         "prompt_ids",
+        "recording",
         "running",
         "sampling",
         "started",
@@ -45,6 +46,7 @@ class SequenceGroup:
         ends: frozenset[int],
         longest: int,
         guide: Guide | None = None,
+        recording: Recording | None = None,
     ) -> None:
         """`sampling` is the generation's, with what its chat template asks for; `ends` are the ids with which the model
         ends; an answer that is not streamed may come to `longest` bytes (text/response_limit.py).
@@ -57,6 +59,8 @@ class SequenceGroup:
         self.ends = ends
         self.guide = guide
         """What their texts must match."""
+        self.recording = recording
+        """Of audio that is written down: its pieces are the sequences."""
         self.running: set[str] = set()
         """By their vLLM requests' names."""
         self.started = False
@@ -94,7 +98,10 @@ class SequenceGroup:
             tokens.append(Token(token_id, decode(token_id), logprob, token_id in tokenizer.special_ids, top))
             ranks.append(entry[token_id].rank if entry else None)
         shown = tuple(ids) if self.generation.prompt_ids else ()
-        yield Started(len(ids), prompt.cached_tokens, tuple(tokens), text, tuple(ranks), prompt_ids=shown)
+        yield Started(
+            len(ids), prompt.cached_tokens, tuple(tokens), text, tuple(ranks), prompt_ids=shown,
+            recording=self.recording,
+        )  # fmt: skip
 
     def count(self, tokens: int) -> None:
         """Counts new tokens of an answer that is not streamed; raises ParameterError where it becomes too long."""

@@ -20,6 +20,7 @@ from lmi.model.events import (
     Finish,
     FinishReason,
     Prefill,
+    Recording,
     Rendered,
     Started,
     Token,
@@ -34,6 +35,7 @@ from lmi.model.generation import (
     Sampling,
     Scoring,
     StructuredOutput,
+    Transcription,
     nth_seed,
 )
 from lmi.model.media.parts import MediaFile
@@ -68,6 +70,7 @@ __all__ = [
     "Payload",
     "Prefill",
     "Prompt",
+    "Recording",
     "Rendered",
     "Request",
     "Response",
@@ -81,6 +84,7 @@ __all__ = [
     "StructuredOutput",
     "Token",
     "TopToken",
+    "Transcription",
     "Way",
     "nth_seed",
     "said",

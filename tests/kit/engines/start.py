@@ -19,6 +19,7 @@ from lmi.model.vllm.core import Core
 from lmi.model.vllm.options import engine_arguments
 from lmi.model.vllm.request.chat import ChatRenderer
 from lmi.model.vllm.request.requests import Requests
+from lmi.model.vllm.request.transcription import transcriber
 from lmi.model.vllm.start import make_core
 from lmi.model.vllm.typical import Typical
 
@@ -136,4 +137,6 @@ def front(settings: Settings) -> Front:
     core = make_core(settings)
     core.tasks = ("generate",)
     nothing: Any = None
-    return Front(core, Requests(core, settings, ChatRenderer(core, settings), nothing, Typical(settings), nothing))
+    chat = ChatRenderer(core, settings)
+    writer = transcriber(core, chat.media)
+    return Front(core, Requests(core, settings, chat, nothing, Typical(settings), nothing, writer))

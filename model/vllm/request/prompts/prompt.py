@@ -14,7 +14,7 @@ from ...library.internals import tokenize_params
 from ...library.parts import part
 from .encoding import text_encoder
 
-__all__ = ["PromptRenderer", "client_errors", "path_of", "refused", "template_errors"]
+__all__ = ["PromptRenderer", "answered_ids", "client_errors", "decoder_input", "path_of", "refused", "template_errors"]
 
 
 class PromptRenderer:
@@ -62,6 +62,16 @@ class PromptRenderer:
         )
         parsed = part("vllm.renderers.inputs.preprocess:parse_model_prompt")(self._core.model_config, given)
         return self._core.renderer.render_cmpl([parsed], tokenize)[0]
+
+
+def answered_ids(prompt: Any) -> list[int]:
+    """The tokens that an answer goes on from."""
+    return [*decoder_input(prompt)["prompt_token_ids"]]
+
+
+def decoder_input(prompt: Any) -> Any:
+    """The part of a prompt that an answer goes on from: of a model that has an encoder that of its decoder."""
+    return part("vllm.inputs:split_enc_dec_input")(prompt)[1]
 
 
 def refused(error: Exception, path: str | None) -> ParameterError:

@@ -1,0 +1,276 @@
+"""Audio that is written down: the prompts of vLLM's own server, the texts of transformers."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from msgspec.structs import replace
+
+from ....kit.api.errors import ParameterError, RequestError, UnsupportedError
+from ....kit.api.options import make_settings
+from ....kit.api.types import Generation, MediaFile, Recording, Sampling, Started, StructuredOutput, Transcription
+from ....kit.engines.backends import NUMBERS, deltas
+from ....kit.engines.start import Front, front, in_process
+from ....kit.hosts.host import model_directory
+from ....kit.media import speech
+from ....kit.media.sounds import encoded, noise, tone, wav
+from ....kit.rows import each_row
+
+pytestmark = pytest.mark.engine
+
+OPTIONS = {"max_model_len": "448", "dtype": "fp32", "enforce_eager": "true", "kv_cache_memory_bytes": "33554432"}
+
+
+def one_second() -> bytes:
+    return wav(noise(1))
+
+
+def five_seconds() -> bytes:
+    return wav(noise(5, seed=3))
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory: pytest.TempPathFactory, demo_model: Path) -> Path:
+    folder = tmp_path_factory.mktemp("speech")
+    return model_directory(speech.build(folder / "built", demo_model), folder / "model", {})
+
+
+@pytest.fixture(scope="module")
+def backend(directory: Path) -> Iterator[Any]:
+    made = in_process(make_settings(directory, **OPTIONS))
+    yield made
+    made.close()
+
+
+def asked(
+    data: bytes | None = None, *, prompt: str = "", sampling: Sampling | None = None, **fields: Any
+) -> Generation:
+    return Generation(
+        request_id="test",
+        prompt=prompt,
+        transcription=Transcription(audio=one_second() if data is None else data, **fields),
+        sampling=sampling or Sampling(temperature=0.0, max_tokens=8),
+        tokens=True,
+    )
+
+
+def prepared(backend: Any, generation: Generation) -> Any:
+    transcription = generation.transcription
+    assert transcription is not None
+    return backend.prepare(next(NUMBERS), generation, [MediaFile(transcription.audio, "file", "audio")])
+
+
+def events_of(backend: Any, *generations: Generation) -> list[list[Any]]:
+    """The events of each, all run at once."""
+    made = [prepared(backend, one) for one in generations]
+    events: dict[int, list[Any]] = {one.number: [] for one in made}
+    for one in made:
+        backend.add(one)
+    while backend.busy:
+        for number, event in backend.step():
+            events[number].append(event)
+    return list(events.values())
+
+
+def texts(events: list[Any]) -> list[str]:
+    """Of each piece."""
+    pieces = range(len(recording(events).starts))
+    return ["".join(delta.text for delta in deltas(events, index)) for index in pieces]
+
+
+def recording(events: list[Any]) -> Recording:
+    found = next(event.recording for event in events if isinstance(event, Started))
+    assert found is not None
+    return found
+
+
+def two_channels() -> bytes:
+    return encoded(np.stack([noise(3, 44100), noise(3, 44100, 5)], axis=1), 44100, "flac")
+
+
+# --- Prompts ---
+
+PROMPTS: dict[str, tuple[Callable[[], bytes], dict[str, Any]]] = {
+    "a second": (one_second, {"language": "en"}),
+    "another language": (one_second, {"language": "de"}),
+    "translated": (one_second, {"language": "zh", "translate": True}),
+    "with points in time": (one_second, {"language": "en", "timestamps": True}),
+    "in three pieces": (five_seconds, {"language": "en"}),
+    "flac of 44,100 Hz, two channels": (two_channels, {"language": "fr"}),
+    "nothing but silence": (lambda: wav(np.zeros(32000, np.float32)), {"language": "en"}),
+}
+
+
+def vllms(core: Any, generation: Generation) -> list[Any]:
+    """The requests that vLLM's server makes of it."""
+    from starlette.datastructures import UploadFile
+    from vllm import SamplingParams
+    from vllm.entrypoints.speech_to_text.transcription.protocol import TranscriptionRequest
+    from vllm.entrypoints.speech_to_text.transcription.serving import OpenAIServingTranscription
+    from vllm.model_executor.model_loader import get_model_cls
+
+    given: Any = generation.transcription
+    model: Any = get_model_cls(core.model_config)
+    # Its own constructor would want an engine that runs.
+    serving: Any = object.__new__(OpenAIServingTranscription)
+    task = "translate" if given.translate else "transcribe"
+    serving.model_config, serving.renderer, serving.task_type = core.model_config, core.renderer, task
+    serving.asr_config = model.get_speech_to_text_config(core.model_config, task)
+    serving.max_audio_filesize_mb, serving.max_audio_decode_duration_s = 25, 600
+    serving.max_audio_decode_bytes = 1 << 28
+
+    async def cut(data: bytes) -> Any:
+        return serving._decode_and_chunk_speech(data)
+
+    serving._decode_and_chunk_speech_async = cut
+    form = "verbose_json" if given.timestamps else "json"
+    request = TranscriptionRequest(file=UploadFile(io.BytesIO()), language=given.language, response_format=form)
+    prompts, *_ = asyncio.run(serving._preprocess_speech_to_text(request, given.audio, "test"))
+    return [core.request(prompt, SamplingParams()) for prompt in prompts]
+
+
+@pytest.fixture(scope="module")
+def made(directory: Path) -> Front:
+    return front(make_settings(directory, **OPTIONS))
+
+
+@each_row("case", PROMPTS)
+def test_prompts_are_those_of_vllms_server(case: str, made: Front) -> None:
+    from torch import equal
+
+    data, fields = PROMPTS[case]
+    generation = asked(data(), **fields)
+    ours, theirs = prepared(made.requests, generation).requests, vllms(made.core, generation)
+    assert [one.prompt_token_ids for one in ours] == [one.prompt_token_ids for one in theirs]
+    for one, other in zip(ours, theirs, strict=True):
+        ((heard,), (expected,)) = one.mm_features, other.mm_features
+        assert heard.mm_position == expected.mm_position
+        assert equal(heard.data.get_data()["input_features"], expected.data.get_data()["input_features"])
+
+
+@each_row("prompt", ["hello", " two  words ", "word " * 400], ids=["a word", "blanks", "too long"])
+def test_a_text_that_helps_stands_where_transformers_has_it(prompt: str, made: Front) -> None:
+    """vLLM's server writes a token that Whisper does not know; of what is too long OpenAI and transformers take the
+    end."""
+    from transformers import WhisperProcessor
+
+    (ours,) = prepared(made.requests, asked(language="en", prompt=prompt)).requests
+    directory = made.core.model_config.model
+    before = [*WhisperProcessor.from_pretrained(directory).get_prompt_ids(prompt)]
+    rest = prepared(made.requests, asked(language="en")).requests[0].prompt_token_ids
+    assert ours.prompt_token_ids == [before[0], *before[1:][-(speech.LONGEST // 2 - 1) :], *rest]
+
+
+# --- Texts ---
+
+
+def transformers_ids(directory: Path, samples: Any, prompt_ids: list[int], most: int) -> list[int]:
+    """What transformers' own model goes on with, greedily."""
+    import torch
+    from transformers import WhisperFeatureExtractor, WhisperForConditionalGeneration
+
+    model: Any = WhisperForConditionalGeneration.from_pretrained(directory, dtype=torch.float32)
+    features: Any = WhisperFeatureExtractor.from_pretrained(directory)(
+        samples, sampling_rate=speech.RATE, return_tensors="pt"
+    )
+    ids = [*prompt_ids]
+    with torch.no_grad():
+        encoded_audio = model.model.encoder(features.input_features)
+        for _ in range(most):
+            logits = model(encoder_outputs=encoded_audio, decoder_input_ids=torch.tensor([ids])).logits
+            ids.append(int(logits[0, -1].argmax()))
+    return ids[len(prompt_ids) :]
+
+
+def test_the_answer_is_that_of_transformers(backend: Any, directory: Path) -> None:
+    generation = asked(language="en")
+    (events,) = events_of(backend, generation)
+    ours = [token.id for delta in deltas(events) for token in delta.tokens]
+    prompt_ids = prepared(backend, generation).requests[0].prompt_token_ids
+    samples = (noise(1) * 32767).round().astype("<i2").astype(np.float32) / 32768
+    assert ours == transformers_ids(directory, samples, prompt_ids, 8)
+
+
+def test_each_piece_is_a_sequence(backend: Any) -> None:
+    (events,) = events_of(backend, asked(five_seconds(), language="en"))
+    found = recording(events)
+    assert len(found.starts) == 3
+    assert found.starts[0] == 0
+    # Where it is quiet in the last second of two, and not after two.
+    assert all(1 <= after - before <= 2 for before, after in pairwise(found.starts))
+    assert found.seconds == pytest.approx(5)
+    ends = [delta for delta in deltas(events) if delta.finish is not None]
+    assert sorted(delta.index for delta in ends) == [0, 1, 2]
+    assert [delta.finish.last for delta in ends if delta.finish] == [False, False, True]
+    assert {delta.finish.generated_tokens for delta in ends if delta.finish} == {8}
+
+
+def test_a_stream_has_the_same_texts(backend: Any) -> None:
+    whole = asked(five_seconds(), language="en")
+    one, other = events_of(backend, whole, replace(whole, stream=True))
+    assert texts(one) == texts(other)
+    assert any(texts(one))
+
+
+def test_the_model_says_what_language_it_is(backend: Any) -> None:
+    """And then writes it down in it."""
+    (events,) = events_of(backend, asked())
+    language = recording(events).language
+    (told,) = events_of(backend, asked(language=language))
+    assert texts(events) == texts(told)
+
+
+def test_many_at_once_do_not_mix(backend: Any) -> None:
+    sounds = [wav(noise(1 + number % 3, seed=number)) for number in range(8)]
+    alone = [texts(events_of(backend, asked(data))[0]) for data in sounds]
+    assert [texts(events) for events in events_of(backend, *map(asked, sounds))] == alone
+    assert len({*map(str, alone)}) > 1
+
+
+def test_one_that_is_ended_ends(backend: Any) -> None:
+    """While the model is asked for the language, and while its pieces are written down."""
+    long = asked(five_seconds(), sampling=Sampling(temperature=0.0, max_tokens=400, ignore_eos=True))
+    for language in (None, "en"):
+        one = prepared(backend, replace(long, transcription=replace(long.transcription, language=language)))
+        backend.add(one)
+        backend.abort([one.number])
+        assert not backend.busy
+        assert backend.core_ends()
+    assert any(texts(events_of(backend, asked(language="en"))[0]))
+
+
+# --- What is refused ---
+
+REFUSED: dict[str, tuple[Callable[[], bytes], dict[str, Any], type[RequestError], str]] = {
+    "a language that there is not": (one_second, {"language": "xx"}, ParameterError, "transcription.language"),
+    "no audio": (lambda: b"hello" * 100, {"language": "en"}, ParameterError, "file"),
+    "cut off": (lambda: two_channels()[:2000], {"language": "en"}, ParameterError, "file"),
+    "nothing": (lambda: tone(0), {"language": "en"}, ParameterError, "file"),
+    "too long": (lambda: tone(601, rate=8000), {"language": "en"}, ParameterError, "file"),
+    "two answers": (one_second, {"language": "en", "sampling": Sampling(n=2)}, UnsupportedError, "transcription.audio"),
+    "a guide": (
+        one_second,
+        {"language": "en", "sampling": Sampling(structured_output=StructuredOutput(json_object=True))},
+        UnsupportedError,
+        "transcription.audio",
+    ),
+}
+
+
+@each_row("case", REFUSED)
+def test_what_is_refused_names_its_field(case: str, backend: Any) -> None:
+    data, fields, kind, field = REFUSED[case]
+    with pytest.raises(kind) as caught:
+        prepared(backend, asked(data(), **fields))
+    assert caught.value.param == field
+
+
+def test_the_engine_says_what_it_does(backend: Any) -> None:
+    assert (backend.info.transcribes, backend.info.answers, backend.info.audio) == (True, False, 1)
