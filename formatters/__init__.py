@@ -24,6 +24,7 @@ lmi/               `inputs` and `parameters` as in LMI containers; dynamic batch
 rerank/            ranks, scores and classes: Jina, Cohere, vLLM, Text Embeddings Inference
 tgi/               Text Generation Inference, on LMI's parameters
 tokens/            the tokens of prompts and their text, on OpenAI's chat reader
+transcription/     audio written down: OpenAI's transcriptions and translations
 
 To add one, write a folder or a file whose DIALECT is a `Dialect` and put it into DIALECTS. Users bring theirs with
 `option.output_formatter=module:Class` or the entry point group `lmi.dialects`; those are asked before ours.

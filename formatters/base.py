@@ -65,6 +65,8 @@ class Request:
     path: str = INVOCATIONS
     method: str = "POST"
     request_id: str = ""
+    form: tuple[tuple[str, bytes], ...] | None = None
+    """The parts of a form, where the host has taken it apart: there is no body then."""
     session: Session | None = None
     """The one that its header names, or that was made for it."""
     responses: ResponseStore | None = None

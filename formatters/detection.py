@@ -33,11 +33,11 @@ from .azure.request import DEPLOYMENT, EXTRAS
 from .base import ParsedRequest, Payload, Request, Response, encode
 from .coding import decoded
 from .common.body_size import LARGE
-from .common.json_body import TOO_DEEP, check_content_type, control_of, names_in, read_json
+from .common.json_body import TOO_DEEP, check_content_type, control_of, holds_file, names_in, read_json
 from .control import NO_CONTROL, Control, is_users
 from .dialect import Dialect, OpenApi, Way
 from .routing import ROUTE, routed, way_of
-from .table import DIALECTS, fallback
+from .table import DIALECTS, OF_FILES, fallback
 from .tracing import with_trace
 
 __all__ = [
@@ -89,6 +89,8 @@ def detect(payload: Payload, request: Request, settings: Settings, user_dialects
     explicit = explicit_dialect(request, settings, user_dialects)
     if explicit is not None:
         return explicit
+    if holds_file(request):
+        return OF_FILES
     known = (*user_dialects, *DIALECTS)
     for candidate in known:
         if candidate.marks is not None and candidate.marks.isdisjoint(payload):
@@ -160,7 +162,9 @@ def _check_query(request: Request, user_dialects: Sequence[Dialect] = ()) -> Non
 
 
 def read_body(request: Request) -> Payload:
-    """The JSON object that a request carries; raises RequestError."""
+    """The fields that a request carries, in a JSON object or in a form; raises RequestError."""
+    if holds_file(request) and (read := (way_of(request).dialect or OF_FILES).read_file) is not None:
+        return read(request)
     check_content_type(request)
     return read_json(request.body)
 
@@ -223,6 +227,8 @@ def receive(
                 dialect = detect(payload, request, settings, user_dialects)
             raise mistaken
         dialect = detect(payload, request, settings, user_dialects)
+        if dialect.read_file is None and holds_file(request) and dialect in DIALECTS:
+            check_content_type(request)
         way = way_of(request, user_dialects)
         parse = (way.dialect is dialect and way.route and way.route.parse) or dialect.parse
         if adapters is NO_ADAPTERS and dialect in DIALECTS and names_nothing(payload, request, settings):
@@ -241,7 +247,8 @@ def receive(
         call = hooks.ready(call, dialect, payload, request, settings)
         return replace(call, dialect=dialect.name)
     except (RequestError, UserCodeError, AdapterError) as error:
-        return _refused(dialect or fallback(settings), error, payload, request, settings)
+        usual = OF_FILES if holds_file(request) else fallback(settings)
+        return _refused(dialect or usual, error, payload, request, settings)
     except NotReadyError:
         raise
     except RecursionError:

@@ -6,15 +6,19 @@ from collections.abc import Sequence
 
 from ..model.errors import OptionError
 from ..model.options import Settings
-from . import anthropic, azure, lmi, minimal, openai, rerank, responses, tgi, tokens
+from . import anthropic, azure, lmi, minimal, openai, rerank, responses, tgi, tokens, transcription
 from .dialect import Dialect
 from .lmi import dynamic
 
-__all__ = ["DIALECTS", "check_dialect", "fallback"]
+__all__ = ["DIALECTS", "OF_FILES", "check_dialect", "fallback"]
 
 DIALECTS: tuple[Dialect, ...] = tuple(
-    module.DIALECT for module in (azure, rerank, tgi, dynamic, lmi, anthropic, responses, openai, minimal, tokens)
+    module.DIALECT
+    for module in (azure, rerank, tgi, dynamic, lmi, anthropic, responses, openai, minimal, tokens, transcription)
 )
+
+OF_FILES = transcription.DIALECT
+"""The one whose bodies may be forms and files."""
 
 
 def fallback(settings: Settings) -> Dialect:

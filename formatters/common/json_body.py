@@ -14,9 +14,28 @@ from ..records import JSON_LINES
 from .body_size import CONTAINERS, check_body
 from .json_faults import why_unreadable
 
-__all__ = ["KIND", "TOO_DEEP", "check_content_type", "control_of", "ends_of", "names_in", "read_json"]
+__all__ = [
+    "FORM",
+    "KIND",
+    "TOO_DEEP",
+    "check_content_type",
+    "control_of",
+    "ends_of",
+    "holds_file",
+    "names_in",
+    "read_json",
+]
 
 _decode = msgspec.json.Decoder().decode
+
+
+def holds_file(request: Request) -> bool:
+    """Whether the body is a form or a file (transcription/file_body.py), and not JSON."""
+    kind = request.headers.get("content-type", "").lower()
+    return not kind.startswith("application/") and kind.startswith((FORM, "audio/", "video/"))
+
+
+FORM = "multipart/form-data"
 
 
 def check_content_type(request: Request) -> None:

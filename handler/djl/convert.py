@@ -12,13 +12,15 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from djl_python import Input, Output
 
 from ...formatters import Request
 from ...formatters.base import JSON, attributes_of, request_id_of
+from ...formatters.common.json_body import FORM
 from .adapters import AdapterCall
 from .frames import Frame, message_of_batch
 from .modes.call_limit import NextCall
@@ -54,17 +56,31 @@ def is_start(inputs: Input) -> bool:
 
 def request_of(inputs: Input) -> Request:
     """A request on its own: the body is the last content item `data`, which Java adds behind the query's parameters, or
-    else the first one; the others are query parameters. A form may have no fields: the body is empty then.
+    else the first one; the others are query parameters. Of a form all items are parts, and the body is empty.
     """
     keys = inputs.content.get_keys()
     values = inputs.content.get_values()
+    properties = inputs.get_properties()
+    if _is_form(properties):
+        return _form(properties, zip(keys, values, strict=True))
     at = max((position for position, key in enumerate(keys) if key == "data"), default=0)
     query = {
         key: bytes(value).decode(errors="replace")
         for position, (key, value) in enumerate(zip(keys, values, strict=True))
         if position != at and key is not None
     }
-    return _request(bytes(values[at]) if values else b"", inputs.get_properties(), query)
+    return _request(bytes(values[at]) if values else b"", properties, query)
+
+
+def _is_form(properties: Mapping[str, Any]) -> bool:
+    """Whether Java has taken a form apart (RequestParser.parseRequest): it has one item for each part."""
+    kind = next((value for name, value in properties.items() if name.lower() == CONTENT_TYPE), "")
+    return str(kind).lower().startswith(FORM)
+
+
+def _form(properties: Mapping[str, Any], items: Iterable[tuple[str | None, Any]]) -> Request:
+    parts = tuple((key or "", bytes(value)) for key, value in items)
+    return replace(_request(b"", properties, {}), form=parts)
 
 
 def adapter_call_of(inputs: Input) -> AdapterCall:
@@ -123,14 +139,14 @@ def requests_of_dynamic_batch(inputs: Input) -> list[Request] | None:
         items[int(found[1])][1][found[2]] = bytes(content)
     if given.get("batch_size") != str(len(items)) or items.keys() != set(range(len(items))):
         return None
-    return [
-        _request(
-            contents.pop("data", b""),
-            properties,
-            {name: value.decode(errors="replace") for name, value in contents.items()},
-        )
-        for _, (properties, contents) in sorted(items.items())
-    ]
+    return [_item(properties, contents) for _, (properties, contents) in sorted(items.items())]
+
+
+def _item(properties: Mapping[str, Any], contents: dict[str, bytes]) -> Request:
+    if _is_form(properties):
+        return _form(properties, contents.items())
+    body = contents.pop("data", b"")
+    return _request(body, properties, {name: value.decode(errors="replace") for name, value in contents.items()})
 
 
 def _request(body: bytes, properties: Mapping[str, Any], query: dict[str, str]) -> Request:

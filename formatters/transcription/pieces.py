@@ -1,0 +1,52 @@
+"""The answers of a recording's pieces, which come all at once, as one text.
+
+(piece 1, "b"), (piece 0, "a"), (piece 0, its end)  --Joined.take-->  "", "a", " b"
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+__all__ = ["Joined"]
+
+
+@dataclass(slots=True)
+class Joined:
+    """A text in the making: what is to be sent next is in the order of the pieces."""
+
+    spaced: bool = True
+    """Whether a blank stands between two pieces."""
+    current: int = 0
+    """The piece of which text is sent as it comes."""
+    begun: bool = False
+    """Whether any text has been sent."""
+    begun_piece: bool = False
+    """Whether any of the current piece has."""
+    waiting: dict[int, list[str]] = field(default_factory=dict)
+    """What has come of later pieces."""
+    ended: set[int] = field(default_factory=set)
+
+    def take(self, piece: int, text: str, *, ended: bool) -> str:
+        """Takes what is new of a piece; gives what of the whole text is to be sent now."""
+        if ended:
+            self.ended.add(piece)
+        if piece != self.current:
+            self.waiting.setdefault(piece, []).append(text)
+            return ""
+        ready = [self._begin(text)]
+        while self.current in self.ended:
+            self.current += 1
+            self.begun_piece = False
+            ready += [self._begin(one) for one in self.waiting.pop(self.current, ())]
+        return "".join(ready)
+
+    def _begin(self, text: str) -> str:
+        """Text of the current piece, without the blanks that it begins with (Whisper's do)."""
+        if self.begun_piece:
+            return text
+        text = text.lstrip()
+        if not text:
+            return ""
+        before = " " if self.begun and self.spaced else ""
+        self.begun = self.begun_piece = True
+        return before + text
