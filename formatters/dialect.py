@@ -138,7 +138,7 @@ class Dialect:
     """The fields without any of which a body is not this one's; None: it may be anything."""
     for_formatters: Callable[[Generation, Settings], ResponseEncoder | None]
     """What output formatters of users get instead of the dialect's own response; None: that response."""
-    read_file: Callable[[Request], Payload] | None = None
+    read_file: Callable[[Request], Payload] | None
     """What reads a body that is a form or a file; None: its bodies are JSON."""
 
 

@@ -123,4 +123,5 @@ DIALECT = Dialect(
     parse=parse,
     refuse=refuse,
     for_formatters=own_response,
+    read_file=None,
 )

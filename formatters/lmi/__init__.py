@@ -152,4 +152,5 @@ DIALECT = Dialect(
     parse=parse,
     refuse=refuse,
     for_formatters=for_formatters,
+    read_file=None,
 )

@@ -191,4 +191,5 @@ DIALECT = Dialect(
     parse=parse,
     refuse=refuse,
     for_formatters=own_response,
+    read_file=None,
 )

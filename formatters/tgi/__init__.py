@@ -151,4 +151,5 @@ DIALECT = Dialect(
     parse=parse,
     refuse=refuse,
     for_formatters=for_formatters,
+    read_file=None,
 )

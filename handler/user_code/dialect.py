@@ -140,6 +140,7 @@ class _Guard:
             parse=self.parse,
             refuse=self.refuse,
             for_formatters=own_response,
+            read_file=None,
         )
 
     def _guarded(self, route: Route) -> Route:

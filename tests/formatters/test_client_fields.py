@@ -51,6 +51,7 @@ BODIES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "tokenize": ("/tokenize", {"prompt": "a"}, {}),
     "tokenize chat": ("/tokenize", CHAT, {}),
     "detokenize": ("/detokenize", {"tokens": [1]}, {}),
+    "transcription": ("/v1/audio/transcriptions", {"file": "UklGRg=="}, {}),
 }  # fmt: skip
 """By a name: the path, a body, and fields of the settings. Errors are about the last generation."""
 
@@ -82,6 +83,10 @@ NAMES: dict[str, dict[str, str]] = {
     "tokenize chat": {"prompt": "messages", "prompt.messages[2].content[1].url": URL},
     "tokenize": {"prompt": "prompt"},
     "detokenize": {"prompt": "tokens"},
+    "transcription": {
+        "prompt": "prompt", "transcription.audio": "file", "transcription.timestamps": "response_format",
+        "transcription.language": "language", "sampling.max_tokens": "max_completion_tokens", "adapter": "adapters",
+    },
     "openai text": {
         "prompt": "prompt[1]", "sampling.logprobs": "logprobs", "sampling.max_tokens": "max_tokens",
         "sampling.truncate": "truncate_prompt_tokens", "sampling.structured_output": "guided_regex",
@@ -149,7 +154,7 @@ def test_every_dialect_is_in_the_table() -> None:
 
 # --- What engines name is a Generation's ---
 
-ROOTS = ("prompt", "sampling", "embedding", "scoring", "adapter")
+ROOTS = ("prompt", "sampling", "embedding", "scoring", "transcription", "adapter")
 PATH = re.compile(rf"({'|'.join(ROOTS)})([.\[][\w.\[\]{{}}]+)?")
 
 

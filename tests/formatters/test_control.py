@@ -88,6 +88,7 @@ FORMS: dict[str, Any] = {
     "minimal": (424, None),
     "rerank": (424, "message"),
     "tokens": (424, None),
+    "transcription": (424, None),
 }
 
 

@@ -29,7 +29,10 @@ KNOWN = ", ".join(known.name for known in DIALECTS)
 NOT_JSON = "the body is not JSON: "
 """The rest is the decoder's own."""
 NESTED = "the body is nested too deeply"
-NO_DIALECT = "unknown dialect: expected a field inputs (lmi), query (rerank), messages, prompt or input (openai)"
+NO_DIALECT = (
+    "unknown dialect: expected a field inputs (lmi), query (rerank), messages, prompt or input (openai), "
+    "file (transcription)"
+)
 
 UNREADABLE: list[tuple[bytes, str]] = [
     (b"", "the body is empty, expected a JSON object"),

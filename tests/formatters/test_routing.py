@@ -109,7 +109,7 @@ EVERY = (
     "/generate, /generate_stream, /, /info, /v1/messages, /v1/messages/count_tokens, /v1/responses, "
     "/v1/responses/input_tokens, /v1/responses/{id}, /v1/responses/{id}/input_items, /v1/responses/{id}/cancel, "
     "/v1/responses/compact, /v1/chat/completions, /v1/completions, /v1/embeddings, /v1/models, /v1/models/{id}, "
-    "/version, /chat/completions, /chat/sse, /tokenize, /detokenize"
+    "/version, /chat/completions, /chat/sse, /tokenize, /detokenize, /v1/audio/transcriptions, /v1/audio/translations"
 )
 
 

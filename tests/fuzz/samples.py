@@ -158,6 +158,11 @@ MESSAGES: dict[str, Any] = {
 """Anthropic's Messages."""
 
 SAMPLES: tuple[Sample, ...] = (
+    Sample("transcription", "/v1/audio/transcriptions", {
+        "file": "UklGRg==", "model": "m", "language": "en", "prompt": "Hi", "response_format": "json", "seed": 7,
+        "temperature": 0.5, "stream": True, "timestamp_granularities": [], "hotwords": "a", "vllm_xargs": {"a": 1},
+    }),
+    Sample("translation", "/v1/audio/translations", {"file": "UklGRg==", "response_format": "verbose_json"}),
     Sample("lmi", "/invocations", LMI),
     Sample("lmi streamed", "/invocations", {"inputs": "a", "stream": True, "parameters": None}),
     Sample("lmi beams", "/invocations", {"inputs": "a", "parameters": {"num_beams": 2, "early_stopping": "never"}}),

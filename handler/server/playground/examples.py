@@ -6,6 +6,9 @@ empty body and no form.
 
 from __future__ import annotations
 
+import base64
+import io
+import wave
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -97,6 +100,17 @@ def _details(**more: Any) -> Mapping[str, Json]:
     return {"Details": {"parameters": {"details": True}}, "Likeliest tokens": {"parameters": more}}
 
 
+def _silence() -> str:
+    """A tenth of a second, as a WAV in base64: a file of one's own is to take its place."""
+    held = io.BytesIO()
+    with wave.open(held, "wb") as file:
+        file.setnchannels(1)
+        file.setsampwidth(2)
+        file.setframerate(8000)
+        file.writeframes(bytes(1600))
+    return base64.b64encode(held.getvalue()).decode()
+
+
 SAMPLING = ("temperature", "top_p", "seed", "max_tokens")
 PARAMETERS = tuple(f"parameters.{name}" for name in ("temperature", "top_p", "seed", "max_new_tokens"))
 
@@ -184,6 +198,15 @@ EXAMPLES: tuple[Example, ...] = (
         "rerank", "/predict", "Classify, as Text Embeddings Inference", lambda _: {"inputs": CITIES[0]}, ("inputs",),
     ),
     Example("rerank", "/classify", "Classify", lambda model: {"model": model, "input": CITIES}, ("input",)),
+    *(
+        Example(
+            "transcription", path, title, lambda model: {"model": model, "file": _silence()}, ("prompt",),
+            ("temperature", "seed", "max_completion_tokens"), stream=STREAM,
+        )
+        for path, title in (
+            ("/v1/audio/transcriptions", "Transcribe audio"), ("/v1/audio/translations", "Translate audio"),
+        )
+    ),
     Example(
         "tokens", "/tokenize", "Tokenize", lambda model: {"model": model, "prompt": MESSAGE}, ("prompt",),
         serves=lambda _: True,

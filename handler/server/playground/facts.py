@@ -37,12 +37,12 @@ def setup(settings: Settings, info: EngineInfo, user_dialects: Sequence[Dialect]
             "tools": settings.tool_call_parser,
             "reasoning": settings.reasoning_parser,
         },
-        "requests": [*_requests(settings, user_dialects)],
+        "requests": [*_requests(settings, info, user_dialects)],
     }
 
 
-def _requests(settings: Settings, user_dialects: Sequence[Dialect]) -> Iterator[dict[str, Any]]:
-    known = (*user_dialects, *DIALECTS)
+def _requests(settings: Settings, info: EngineInfo, user_dialects: Sequence[Dialect]) -> Iterator[dict[str, Any]]:
+    known = (*user_dialects, *(dialect for dialect in DIALECTS if _does(dialect, info)))
     named: dict[str, Dialect] = {dialect.name: dialect for dialect in reversed(known)}
     for example in EXAMPLES:
         dialect = named.get(example.dialect)
@@ -57,6 +57,13 @@ def _requests(settings: Settings, user_dialects: Sequence[Dialect]) -> Iterator[
         if dialect in user_dialects and not any(map(_takes_a_body, dialect.routes)):
             example = Example(dialect.name, INVOCATIONS, dialect.name, lambda _: {})
             yield _request(example, dialect, settings, user_dialects)
+
+
+def _does(dialect: Dialect, info: EngineInfo) -> bool:
+    """Whether the model does what the dialect is for."""
+    if dialect.read_file is not None:
+        return info.transcribes
+    return info.answers or dialect.name == "tokens"
 
 
 def _takes_a_body(route: Route) -> bool:

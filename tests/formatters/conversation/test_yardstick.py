@@ -220,6 +220,7 @@ YARDSTICK = Dialect(
     marks=frozenset(),
     parse=read,
     refuse=refuse,
+    read_file=None,
     for_formatters=own_response,
 )
 

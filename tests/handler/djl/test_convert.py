@@ -87,12 +87,12 @@ ALONE: dict[str, tuple[dict[str, Any], list[tuple[str | None, bytes]], bytes]] =
     "a form of a batch": (
         {**FORM, "batch_size": "300000"},
         [("batch_000.data", b"{}"), ("batch_001.data", b"{}")],
-        b"{}",
+        b"",
     ),
     "a form of a batch whose size is right": (
         {**FORM, "batch_size": "2", "batch_000.requestId": "a", "batch_001.requestId": "b"},
         [("batch_000.data", b"{}"), ("batch_001.data", b"{}")],
-        b"{}",
+        b"",
     ),
     "a size without the items, with no type": ({**HEADERS, "batch_size": "300000"}, [("batch_000.data", b"{}")], b"{}"),
     "items that are not the first ones": ({**HEADERS, "batch_size": "1"}, [("batch_007.data", b"{}")], b"{}"),
@@ -122,6 +122,7 @@ def test_a_request_is_one_whatever_its_client_calls_things(convert: Any, case: s
     assert convert.requests_of_dynamic_batch(inputs) is None
     request = convert.request_of(inputs)
     assert request.body == body
+    assert request.form == (tuple(content) if "multipart/form-data; boundary=x" in properties.values() else None)
     assert request.request_id == "client-1"
     assert all(isinstance(text, str) for text in (*request.headers.values(), *request.attributes.values()))
 

@@ -72,6 +72,7 @@ FORMS: dict[str, Form] = {
     "dynamic": Form("dynamic", "/invocations", {"inputs": "Hi"}, attributes={"dialect": "dynamic"}, inner="parameters"),
     "tgi": Form("tgi", "/generate", {"inputs": "Hi"}, inner="parameters"),
     "tokens": Form("tokens", "/tokenize", CHAT),
+    "transcription": Form("transcription", "/v1/audio/transcriptions", {"file": "UklGRg=="}),
     "rerank": Form("rerank", "/rerank", {"query": "Hi", "documents": ["a"]}, settings={"task": "rank"}),
 }
 CONVERSATIONS = ("chat", "azure", "minimal", "responses", "anthropic", "tokens")

@@ -98,6 +98,7 @@ RERANK_NAMES = tuple(dict.fromkeys(row.name for row in (*RERANK_TABLE, *CLASSIFY
 WITHOUT_TEXT = {
     "rerank": "ranks, scores and classifies texts",
     "tokens": "tells the tokens of a prompt",
+    "transcription": "writes down audio, of which no text asks",
 }
 """The dialects whose answers have no generated text, and what they have instead. Tests that ask a dialect for text, cut
 it off or show it leave these out; each has tests of its own for what it answers."""

@@ -14,6 +14,7 @@ from ....kit.api.types import Dialect, EngineInfo, ParsedRequest, Request, Route
 from ....kit.rows import each_row
 
 INFO = EngineInfo(engine="scripted", version="1", context=2048, images=2)
+HEARS = EngineInfo(engine="scripted", version="1", context=448, audio=1, transcribes=True, answers=False)
 
 
 def told(**options: str) -> dict[str, Any]:
@@ -39,9 +40,15 @@ def test_every_dialect_is_there() -> None:
     """A dialect that joins has an entry, or is here with an empty body."""
     tasks = ("text-generation", "embed", "text-ranking", "text-classification")
     named = {one["dialect"] for task in tasks for one in told(task=task)["requests"]}
+    named |= {one["dialect"] for one in setup(make_settings(), HEARS)["requests"]}
     assert named >= {dialect.name for dialect in DIALECTS if any("POST" in one.methods for one in dialect.routes)} | {
         "lmi"
     }
+
+
+def test_a_model_that_only_hears_is_asked_nothing_else() -> None:
+    assert {one["dialect"] for one in setup(make_settings(), HEARS)["requests"]} == {"transcription", "tokens"}
+    assert "transcription" not in {one["dialect"] for one in told()["requests"]}
 
 
 OPTIONS = [

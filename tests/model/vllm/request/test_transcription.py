@@ -238,7 +238,7 @@ def test_one_that_is_ended_ends(backend: Any) -> None:
     """While the model is asked for the language, and while its pieces are written down."""
     long = asked(five_seconds(), sampling=Sampling(temperature=0.0, max_tokens=400, ignore_eos=True))
     for language in (None, "en"):
-        one = prepared(backend, replace(long, transcription=replace(long.transcription, language=language)))
+        one = prepared(backend, replace(long, transcription=Transcription(audio=five_seconds(), language=language)))
         backend.add(one)
         backend.abort([one.number])
         assert not backend.busy
