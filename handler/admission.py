@@ -71,8 +71,9 @@ class Admission:
     def refusal(self, request: Request) -> LmiError | None:
         """Why the request is refused, if it is. Its body has not been read."""
         limits = self._limits
-        if len(request.body) > limits.max_body_bytes:
-            return too_large(limits.max_body_bytes, len(request.body))
+        size = len(request.body) + (sum(len(value) for _, value in request.form) if request.form else 0)
+        if size > limits.max_body_bytes:
+            return too_large(limits.max_body_bytes, size)
         # Requests with several prompts, and those that are still with user code: either number may be higher.
         busy = max(self.open, self._engine.running)
         if busy < self._running + limits.max_queued_requests:
