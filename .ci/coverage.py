@@ -24,6 +24,7 @@ FLOORS = {
     "formatters/responses": 98,
     "formatters/tgi": 99,
     "formatters/tokens": 98,
+    "formatters/transcription": 98,
     "handler": 98,
     "handler/adapters": 98,
     "handler/commands": 89,

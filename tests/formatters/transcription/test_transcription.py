@@ -202,6 +202,16 @@ REFUSED: dict[str, tuple[Request, int, str]] = {
     "no base64": (in_json(file=5), 400, f"file: expected {AUDIO}, got 5"),
     "a file for a chat": (raw("audio/wav", CHAT), 415, "Content-Type: expected application/json, got 'audio/wav'"),
     "a form for a chat": (form(CHAT), 415, "Content-Type: expected application/json, got 'multipart/form-data'"),
+    "a field that is no text": (
+        Request(
+            b"",
+            {"content-type": FORM},
+            path=TRANSCRIPTIONS,
+            form=(("file", FILE), ("prompt", b"\xff")),
+        ),
+        400,
+        "prompt: expected text in UTF-8, got b'\\xff'",
+    ),
     "too many parts": (
         form(fields={f"a{number}": "b" for number in range(70)}),
         400,
