@@ -27,6 +27,8 @@ from .segments import segments, srt, text_of, vtt
 __all__ = ["TextReply", "TimedReply", "TranscriptStream"]
 
 PLAIN = "text/plain; charset=utf-8"
+CUT = ("content_filter", "length")
+"""How pieces end that are not whole."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -133,7 +135,7 @@ class TranscriptStream(Reply):
     def _close(self) -> list[bytes]:
         self.begun = True
         reasons = {FINISH_WORDS[finish.reason] for finish in self.finishes.values()}
-        reason = "length" if "length" in reasons else "stop"
+        reason = next((one for one in CUT if one in reasons), "stop")
         prompt, generated = self.prompt_tokens + (self.recording.audio_tokens or 0), self.generated_tokens
         usage = StreamUsage(prompt, generated, prompt + generated, prompt, generated)
         last = self._record("done", choices=Chunk.choice("", reason), text="".join(self.text), usage=usage)

@@ -157,6 +157,8 @@ class FilteredEncoder:
         self._filter = judge
         self._generations = generations
         self._accepted_prompts = 0
+        self._counts = [generation.sampling.n for generation in generations]
+        """How many sequences each has."""
         self._sequences: dict[tuple[int, int], _Sequence] = {}
         self.to_abort: list[int] = []
         """Where it notes the generations that nothing more is wanted of, by their number."""
@@ -191,6 +193,8 @@ class FilteredEncoder:
     def feed(self, event: Event, prompt: int = 0) -> list[bytes]:
         """The records that what is acceptable of `event` completes."""
         if isinstance(event, Started):
+            if event.recording is not None:
+                self._counts[prompt] = len(event.recording.starts)
             event = replace_fields(event, prefill=tuple(replace_fields(token, top=()) for token in event.prefill))
         if not isinstance(event, Delta):
             return self._inner.feed(event, prompt)
@@ -246,7 +250,7 @@ class FilteredEncoder:
 
     def _all_ended(self, prompt: int) -> bool:
         ended = sum(one.ended for (of, _), one in self._sequences.items() if of == prompt)
-        return ended == self._generations[prompt].sampling.n
+        return ended == self._counts[prompt]
 
     def _judge(self, before: _Sequence, now: _Sequence, stop: str, generation: Generation) -> str | None:
         """Why what has come of a sequence since `before` is not acceptable, or None."""

@@ -10,7 +10,7 @@ import pytest
 
 from lmi.handler.user_code.content_filter import ContentFilter, FilteredEncoder
 
-from ...kit.api.dialects import GENERATING, parse
+from ...kit.api.dialects import GENERATING, named, parse
 from ...kit.api.errors import ContentFilterError, LmiError, UserCodeError
 from ...kit.api.handler import Workers
 from ...kit.api.options import typed_settings
@@ -22,6 +22,7 @@ from ...kit.api.types import (
     Finish,
     Generation,
     ParsedRequest,
+    Recording,
     Request,
     Started,
     Token,
@@ -91,6 +92,26 @@ def test_text_up_to_what_was_flagged_is_sent(name: str, stream: bool) -> None:
     assert b"indeed" not in sent
     if name in WORDS:
         assert f'"finish_reason":"{WORDS[name]}"'.encode() in sent
+
+
+@each_row("stream", [False, True])
+def test_of_a_recording_each_piece_is_judged(stream: bool) -> None:
+    """The others go on, and the answer ends with the last of them."""
+    made = named("transcription").parse({"file": "UklGRg==", "stream": stream}, REQUEST, SETTINGS)
+    call, encoder = FILTER.around(made)
+
+    def piece(index: int, text: str, *, last: bool | None = None) -> Delta:
+        finish = None if last is None else Finish("eos", generated_tokens=1, last=last)
+        return Delta(index, text, (Token(1, text, -0.5),), finish=finish)
+
+    sent = feed(call, Started(1, recording=Recording(4.0, (0.0, 2.0))), piece(0, " very "), piece(0, "bad"))
+    assert not call.reply.finished
+    sent += feed(call, piece(1, " good", last=False))
+    assert call.reply.finished
+    assert encoder.to_abort == [0]
+    assert b"good" in sent
+    assert b"bad" not in sent
+    assert (b'"finish_reason":"content_filter"' in sent) == stream
 
 
 class Seen:
