@@ -105,9 +105,10 @@ def test_of_a_recording_each_piece_is_judged(stream: bool) -> None:
         return Delta(index, text, (Token(1, text, -0.5),), finish=finish)
 
     sent = feed(call, Started(1, recording=Recording(4.0, (0.0, 2.0))), piece(0, " very "), piece(0, "bad"))
-    assert not call.reply.finished
+    ended = [call.reply.finished]
     sent += feed(call, piece(1, " good", last=False))
-    assert call.reply.finished
+    ended.append(call.reply.finished)
+    assert ended == [False, True]
     assert encoder.to_abort == [0]
     assert b"good" in sent
     assert b"bad" not in sent
