@@ -131,7 +131,9 @@ def vllms(core: Any, generation: Generation) -> list[Any]:
 
     serving._decode_and_chunk_speech_async = cut
     form = "verbose_json" if given.timestamps else "json"
-    request = TranscriptionRequest(file=UploadFile(io.BytesIO()), language=given.language, response_format=form)
+    request = TranscriptionRequest(
+        file=UploadFile(io.BytesIO()), language=given.language, response_format=form, seed=None
+    )
     prompts, *_ = asyncio.run(serving._preprocess_speech_to_text(request, given.audio, "test"))
     return [core.request(prompt, SamplingParams()) for prompt in prompts]
 
