@@ -56,9 +56,13 @@ class Transcriber:
         given = config.try_get_generation_config()
         self._only = "en" if given.get("is_multilingual") is False else None
         """The one language that the model knows, of which its prompts say nothing."""
+        self._special = frozenset(self._tokenizer.all_special_ids)
         before = self._tokenizer.get_vocab().get(BEFORE)
         self._before: int | None = before if config.is_encoder_decoder else None
         """The id of that token; None: the model's class knows what to do with such a text."""
+        first = self._tokenizer.encode(FIRST_TIME, add_special_tokens=False)
+        self._first_time = first[0] if model.supports_segment_timestamp and len(first) == 1 else None
+        """The id of the token for a piece's beginning; None: the model gives no points in time."""
         self._processor = model.get_streaming_post_processor_cls()
         self._plain = self._processor is base.get_streaming_post_processor_cls()
 
@@ -102,8 +106,13 @@ class Transcriber:
         )  # fmt: skip
 
     def language(self, ids: list[int]) -> str:
-        """What the model says when it is asked for the language."""
-        found: str = self._model.parse_language_detection_output(ids, self._tokenizer)
+        """What the model says when it is asked for the language; raises ParameterError where that is none."""
+        try:
+            found: str = self._model.parse_language_detection_output(ids, self._tokenizer)
+        except AssertionError:
+            # The tokenizers of some lack a language, and have the end of the text in its place.
+            fault = Fault("transcription.language", expected="a language, which the model could not tell")
+            raise ParameterError.because(fault) from None
         return found
 
     def _asking(self, number: int, generation: Generation, files: Sequence[MediaFile], heard: Heard) -> Prepared:
@@ -134,7 +143,7 @@ class Transcriber:
                     raise ParameterError.of(f"transcription.{name}", given, f"{self._only}, all that this model knows")
         if asked.translate and self._only is not None:
             raise UnsupportedError.because(Fault(AUDIO, "this model knows one language, and translates from no other"))
-        if asked.timestamps and not self._model.supports_segment_timestamp:
+        if asked.timestamps and self._first_time is None:
             raise no_times()
         config = self._configs[asked.translate]
         longest, window = config.max_audio_clip_s, config.min_energy_split_window_size
@@ -162,6 +171,8 @@ class Transcriber:
         if generation.prompt and self._before is not None:
             # As transformers has it, and OpenAI: of a long text the end.
             before = self._tokenizer.encode(f" {str(generation.prompt).strip()}", add_special_tokens=False)
+            if not self._special.isdisjoint(before):
+                raise ParameterError.because(Fault("prompt", expected="a text without tokens of the model's own"))
             for prompt in rendered:
                 ids = decoder_input(prompt)["prompt_token_ids"]
                 ids[:0] = self._before, *before[-(self._context // 2 - 1) :]
@@ -179,16 +190,12 @@ class Transcriber:
             heard.language or "",
             spaced=told not in self._model.no_space_languages,
             audio_tokens=self._model.get_num_audio_tokens(samples / rate, config, self._core.model_config),
-            first_time=self._first_time() if asked.timestamps else None,
+            first_time=self._first_time if asked.timestamps else None,
         )
 
     def _splitter(self) -> TranscriptSplitter | None:
         """What takes one piece's answer apart; None where it is text as it is."""
         return None if self._plain else TranscriptSplitter(self._processor())
-
-    def _first_time(self) -> int:
-        (token_id,) = self._tokenizer.encode(FIRST_TIME, add_special_tokens=False)
-        return int(token_id)
 
     def _rendered(self, prompt: Any, *, whole: bool = False) -> Any:
         core = self._core

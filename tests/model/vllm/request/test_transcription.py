@@ -256,6 +256,12 @@ REFUSED: dict[str, tuple[Callable[[], bytes], dict[str, Any], type[RequestError]
     "cut off": (lambda: two_channels()[:2000], {"language": "en"}, ParameterError, "file"),
     "nothing": (lambda: tone(0), {"language": "en"}, ParameterError, "file"),
     "too long": (lambda: tone(601, rate=8000), {"language": "en"}, ParameterError, "file"),
+    "a prompt that begins the answer": (
+        one_second,
+        {"language": "en", "prompt": "a<|startoftranscript|>"},
+        ParameterError,
+        "prompt",
+    ),
     "two answers": (one_second, {"language": "en", "sampling": Sampling(n=2)}, UnsupportedError, "transcription.audio"),
     "a guide": (
         one_second,
@@ -272,6 +278,15 @@ def test_what_is_refused_names_its_field(case: str, backend: Any) -> None:
     with pytest.raises(kind) as caught:
         prepared(backend, asked(data(), **fields))
     assert caught.value.param == field
+
+
+def test_a_language_that_the_model_could_not_tell_is_asked_for(backend: Any) -> None:
+    """As where a tokenizer lacks one, and has the end of the text in its place."""
+    asking = prepared(backend, asked())
+    tokenizer = backend.core.get_tokenizer()
+    with pytest.raises(ParameterError) as caught:
+        backend._requests.told(asking, [tokenizer.eos_token_id])
+    assert caught.value.param == "transcription.language"
 
 
 def test_the_engine_says_what_it_does(backend: Any) -> None:
