@@ -87,7 +87,8 @@ class Exposition:
         for code, count in sorted(metrics.errors.copy().items()):
             errors.add_metric((code,), count)
         yield errors
-        counters = (
+        counters: tuple[tuple[str, str, float], ...] = (
+            ("lmi_audio_seconds", "Seconds of audio that was transcribed.", metrics.audio_seconds),
             ("lmi_prompt_tokens", "Prompt tokens.", metrics.prompt_tokens),
             ("lmi_cached_prompt_tokens", "Prompt tokens found in the prefix cache.", metrics.cached_tokens),
             ("lmi_generated_tokens", "Generated tokens of sequences that have ended.", metrics.generated_tokens),

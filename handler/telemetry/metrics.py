@@ -70,6 +70,8 @@ class Metrics:
         self.opened = 0
         self.ended = 0
         """Of those that were taken on; a request that is answered at once, as a page or a refusal, is neither."""
+        self.audio_seconds = 0.0
+        """Of audio that was written down."""
         self.prompt_tokens = 0
         self.cached_tokens = 0
         self.generated_tokens = 0
@@ -145,6 +147,7 @@ class Metrics:
         self._log.ended(request, meter, outcome)
 
     def _measure(self, meter: RequestStats, outcome: Outcome) -> None:
+        self.audio_seconds += meter.audio_seconds
         self.prompt_tokens += meter.prompt_tokens
         self.cached_tokens += meter.cached_tokens
         self.generated_tokens += meter.generated_tokens
@@ -177,6 +180,7 @@ class RequestStats:
         "_metrics",
         "admitted",
         "answer",
+        "audio_seconds",
         "begun",
         "body",
         "cached_tokens",
@@ -208,6 +212,7 @@ class RequestStats:
         self.last = 0.0
         self.ended = 0.0
         self.streamed = False
+        self.audio_seconds = 0.0
         self.prompt_tokens = 0
         self.cached_tokens = 0
         self.generated_tokens = 0
@@ -238,6 +243,8 @@ class RequestStats:
         elif type(event) is Started:
             self.prompt_tokens += event.prompt_tokens
             self.cached_tokens += event.cached_tokens
+            if event.recording is not None:
+                self.audio_seconds += event.recording.seconds
 
     def keep(self, records: list[bytes]) -> None:
         """Takes what is sent, for the log."""

@@ -17,7 +17,7 @@ from lmi.handler.telemetry.metrics import Histogram
 from ...demo.model import question
 from ...kit.api.errors import GenerationError, UnavailableError
 from ...kit.api.handler import Access, Exposition, Reporter, application, started_service
-from ...kit.api.types import Delta, Failed, Request, Started, Token
+from ...kit.api.types import Delta, Failed, Finish, Recording, Request, Started, Token
 from ...kit.hosts.host import Client, Server, client, engine_process, eventually, model_directory
 from ...kit.metered import Bench, Sample, parsed, timed_bench
 from ...kit.paths import DOCS
@@ -114,6 +114,12 @@ def test_outcomes(bench: Bench) -> None:
     assert (bench.metrics.opened, bench.metrics.ended) == (4, 4)
     # Only good answers have a duration.
     assert bench.metrics.duration.count == 0
+
+
+def test_seconds_of_audio(bench: Bench) -> None:
+    bench.open()
+    bench.engine.say(0, Started(7, recording=Recording(2.5, (0.0,))), Delta(0, "a", finish=Finish("eos")))
+    assert bench.samples()["lmi_audio_seconds_total", ()] == 2.5
 
 
 def test_the_exposition(bench: Bench) -> None:
