@@ -9,6 +9,8 @@ from typing import Any
 
 import httpx
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ...kit.api.dialects import receive
 from ...kit.api.errors import UnsupportedError
@@ -226,6 +228,19 @@ def test_what_is_wrong_is_named(case: str) -> None:
     found, told = refused(request)
     assert told.startswith(message)
     assert found == status
+
+
+WHOLE = form(model="m", stream="true", temperature="0.5")
+
+
+@given(st.lists(st.tuples(st.integers(0, len(WHOLE.body)), st.integers(0, 9), st.binary(max_size=9)), max_size=5))
+def test_any_form_is_read_or_refused(changes: list[tuple[int, int, bytes]]) -> None:
+    """Bytes that are changed, left out and added."""
+    body = bytearray(WHOLE.body)
+    for place, count, new in changes:
+        body[place : place + count] = new
+    made = receive(Request(bytes(body), WHOLE.headers, path=TRANSCRIPTIONS), SETTINGS)
+    assert isinstance(made, ParsedRequest) or 400 <= made.status < 500
 
 
 def test_what_the_engine_finds_wrong_has_the_clients_name() -> None:

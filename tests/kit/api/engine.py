@@ -61,6 +61,7 @@ from lmi.model.vllm.library.internals import v2_takes_processors
 from lmi.model.vllm.library.output_reader import output_reader
 from lmi.model.vllm.library.parts import part as vllm_part
 from lmi.model.vllm.media import decoder as media_decoder
+from lmi.model.vllm.media.decoding import Cut as DecodingCut
 from lmi.model.vllm.media.decoding import Job as DecodingJob
 from lmi.model.vllm.options import engine_arguments
 from lmi.model.vllm.request.chat import ChatRenderer
@@ -84,6 +85,7 @@ __all__ = [
     "CallForm",
     "Channel",
     "ChatRenderer",
+    "DecodingCut",
     "DecodingJob",
     "EngineChild",
     "EngineClient",

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import random
 import time
 from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import pytest
 
 from lmi.model.vllm.media.child_process import Decoders
 
-from ....kit.api.engine import DecodingJob, MediaError
+from ....kit.api.engine import DecodingCut, DecodingJob, MediaError
 from ....kit.api.options import MediaRules
 from ....kit.media.films import clip
 from ....kit.media.sounds import encoded, sine, tone
@@ -114,3 +117,32 @@ def test_memory_and_time_are_limited(rules: dict[str, Any], expected: str) -> No
     with pytest.raises(MediaError) as caught:
         limited.decode(HOURS, silence(7200))
     assert expected in str(caught.value)
+
+
+MADE: dict[str, tuple[DecodingJob, Callable[[], bytes]]] = {
+    **{form: (AUDIO, partial(encoded, sine(1), 16000, form)) for form in ("wav", "flac", "ogg", "mp3")},
+    "mp4": (VIDEO, partial(clip, 12)),
+    "avi": (VIDEO, partial(clip, 12, format="avi")),
+    "audio that is to be written down": (
+        DecodingJob("audio", cut=DecodingCut(16000, 2.0, 1, 1600)),
+        partial(encoded, sine(3), 44100, "ogg"),
+    ),
+}
+ROUNDS = 8
+
+
+@each_row("name", MADE)
+def test_whatever_a_file_has_in_it_nothing_else_comes_of_it(decoders: Decoders, name: str) -> None:
+    """Bytes that are changed, left out and doubled: it is decoded or refused by name, and others go on."""
+    job, make = MADE[name]
+    whole, draw = make(), random.Random(name)
+    for _ in range(ROUNDS):
+        data = bytearray(whole)
+        for _ in range(draw.randint(1, 20)):
+            place = draw.randrange(len(data))
+            data[place : place + draw.randint(0, 3)] = draw.randbytes(draw.randint(0, 3))
+        begun = time.monotonic()
+        with suppress(MediaError):
+            decoders.decode(job, bytes(data))
+        assert time.monotonic() - begun < 5 * SOON
+    assert decoders.decode(AUDIO, tone(0.1))[1] == 16000
