@@ -15,7 +15,7 @@ import pytest
 
 from lmi.handler.exchange import Exchange
 
-from ..kit.api.dialects import GENERATING
+from ..kit.api.dialects import SAMPLING
 from ..kit.api.handler import started_service
 from ..kit.api.types import Delta, Event, Failed, Finish, Request, ResponseEncoder, Started, Token
 from ..kit.rows import each_row
@@ -34,6 +34,7 @@ BODIES: dict[str, Any] = {
     "azure": {"messages": [{"role": "user", "content": "Hi"}]},
     "anthropic": {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 5},
     "responses": {"input": "Hi"},
+    "transcription": {"file": "UklGRg=="},
 }
 DIALECTS = {"chat": "openai", "completions": "openai", "several prompts": "openai"}
 
@@ -100,7 +101,7 @@ def asked(kind: str = "lmi", **more: Any) -> Request:
 def test_the_request_ends_with_an_error_of_its_dialect(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, kind: str, stream: bool, at: int
 ) -> None:
-    assert {DIALECTS.get(kind, kind) for kind in BODIES} == {known.name for known in GENERATING}
+    assert {DIALECTS.get(kind, kind) for kind in BODIES} == {known.name for known in SAMPLING}
     caplog.clear()
     made = Place(tmp_path, at)
     broken, other = made.service.open(asked(kind, stream=stream)), made.service.open(asked(stream=stream))

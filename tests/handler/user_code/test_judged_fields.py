@@ -16,7 +16,7 @@ import pytest
 
 from lmi.handler.user_code.content_filter import ContentFilter, FilteredEncoder
 
-from ...kit.api.dialects import GENERATING, parse
+from ...kit.api.dialects import SAMPLING, parse
 from ...kit.api.errors import LmiError
 from ...kit.api.handler import Workers
 from ...kit.api.options import typed_settings
@@ -27,6 +27,7 @@ from ...kit.api.types import (
     Finish,
     Generation,
     ParsedRequest,
+    Recording,
     ResponseEncoder,
     Sampling,
     Started,
@@ -54,10 +55,12 @@ REQUESTS: dict[str, tuple[str, dict[str, Any]]] = {
     "responses": ("responses", {"input": "Hi", "include": ["message.output_text.logprobs"], "top_logprobs": 2}),
     "anthropic": ("anthropic", {"messages": MESSAGES, "max_tokens": 5}),
     "minimal": ("minimal", {"model": "m", "messages": MESSAGES}),
+    "transcription": ("transcription", {"file": "UklGRg=="}),
+    "transcription, timed": ("transcription", {"file": "UklGRg==", "response_format": "verbose_json"}),
 }
 """What asks for all that a dialect can show: the dialect, the body."""
 VERSION = {"api-version": "2024-05-01-preview"}
-WHOLE_ONLY = {"chat, prompt", "tgi, prefill", "completion, echo"}
+WHOLE_ONLY = {"chat, prompt", "tgi, prefill", "completion, echo", "transcription, timed"}
 
 
 def token(text: str, *top: TopToken, raw: bytes | None = None) -> Token:
@@ -135,6 +138,8 @@ SCRIPTS: dict[str, list[Event]] = {
 }
 """What an engine brings after the prompt."""
 STARTED = Started(2, prefill=(token("H"), token("i", alternative("vile"))), text="Hi", ranks=(None, 1))
+HEARD = Started(2, recording=Recording(2.0, (0.0,), "en", first_time=50000))
+"""Of a recording in one piece."""
 
 FILTER = ContentFilter(lambda text: next((word for word in FLAGGED if word in text), None), "guard:judge", Workers(1))
 
@@ -142,7 +147,8 @@ FILTER = ContentFilter(lambda text: next((word for word in FLAGGED if word in te
 def answered(call: ParsedRequest, script: str) -> bytes:
     """What is sent of an engine's answer; `call` may ask for one sequence."""
     sent: list[bytes] = []
-    for event in (STARTED, *SCRIPTS[script]):
+    started = STARTED if call.generations[0].transcription is None else HEARD
+    for event in (started, *SCRIPTS[script]):
         if not call.reply.finished:
             sent += call.reply.feed(event)
     assert call.reply.finished
@@ -210,7 +216,7 @@ def cases() -> Iterator[Any]:
 
 @each_row(("name", "stream", "script"), [*cases()])
 def test_what_is_flagged_is_nowhere_in_an_answer(name: str, stream: bool, script: str) -> None:
-    assert {dialect.name for dialect in GENERATING} == {dialect for dialect, _ in REQUESTS.values()}
+    assert {dialect.name for dialect in SAMPLING} == {dialect for dialect, _ in REQUESTS.values()}
     n = 2 if script == "another sequence" else 1
     call, _ = FILTER.around(call_of(name, stream=stream, n=n))
     assert flagged(answered(call, script)) == set()

@@ -63,6 +63,7 @@ __all__ = [
     "MAX_TOOLS",
     "RERANK_NAMES",
     "RESPONSE_ROWS",
+    "SAMPLING",
     "TEXT_ROWS",
     "TEXT_TABLE",
     "WITHOUT_TEXT",
@@ -100,11 +101,14 @@ WITHOUT_TEXT = {
     "tokens": "tells the tokens of a prompt",
     "transcription": "writes down audio, of which no text asks",
 }
-"""The dialects whose answers have no generated text, and what they have instead. Tests that ask a dialect for text, cut
-it off or show it leave these out; each has tests of its own for what it answers."""
+"""The dialects that no prompt asks for text, and what they do instead. Tests that ask a dialect for text, cut it off or
+show it leave these out; each has tests of its own for what it answers."""
 
 GENERATING = tuple(known for known in DIALECTS if known.name not in WITHOUT_TEXT)
 """The others."""
+
+SAMPLING = tuple(known for known in DIALECTS if known in GENERATING or known.name == "transcription")
+"""Those whose answers are sampled text, whatever asks for it: seeds hold for them, and content filters judge them."""
 
 PROMPTED = ("lmi", "dynamic", "tgi")
 """The dialects whose requests are texts alone."""

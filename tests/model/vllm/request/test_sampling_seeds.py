@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from ....kit.api.dialects import GENERATING, receive
+from ....kit.api.dialects import SAMPLING, receive
 from ....kit.api.options import typed_settings
 from ....kit.api.types import Generation, ParsedRequest, Request, Sampling, nth_seed
 from ....kit.rows import each_row
@@ -58,6 +58,7 @@ DIALECTS: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, str], str]] 
         {"extra-parameters": "pass-through"},
         "seed",
     ),
+    "transcription": ({"file": "UklGRg==", "seed": LARGEST}, {}, {}, "seed"),
 }
 """A body with the largest seed, options, headers, and what the field is called."""
 
@@ -84,7 +85,7 @@ def generation(name: str) -> Generation:
 def test_every_dialect_is_there() -> None:
     """But for Anthropic's, whose API has no seed."""
     asked = {received(name).dialect for name in DIALECTS}
-    assert asked == {known.name for known in GENERATING} - {"anthropic"}
+    assert asked == {known.name for known in SAMPLING} - {"anthropic"}
 
 
 @each_row("name", DIALECTS)

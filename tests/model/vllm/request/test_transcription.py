@@ -110,7 +110,7 @@ PROMPTS: dict[str, tuple[Callable[[], bytes], dict[str, Any]]] = {
 
 def vllms(core: Any, generation: Generation) -> list[Any]:
     """The requests that vLLM's server makes of it."""
-    from starlette.datastructures import UploadFile
+    from fastapi import UploadFile
     from vllm import SamplingParams
     from vllm.entrypoints.speech_to_text.transcription.protocol import TranscriptionRequest
     from vllm.entrypoints.speech_to_text.transcription.serving import OpenAIServingTranscription
