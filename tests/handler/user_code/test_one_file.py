@@ -81,8 +81,7 @@ def test_what_the_engine_refuses(http: TestClient) -> None:
     assert (answer.status_code, answer.json()["error"]["message"]) == (400, message)
     # Whose prompt it would say again.
     answer = http.post("/v1/audio/transcriptions", json={"file": "UklGRg==", "prompt": "Hello"})
-    error = answer.json()["error"]
-    assert (answer.status_code, error["param"], error["message"]) == (400, "file", "this model does not transcribe audio")
+    assert (answer.status_code, answer.json()["error"]["message"]) == (400, "this model does not transcribe audio")
 
 
 def test_the_dialect_has_its_route_and_is_told_by_its_body(http: TestClient) -> None:
