@@ -29,7 +29,7 @@ from __future__ import annotations
 import inspect
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 from msgspec.structs import replace as replace_fields
@@ -37,7 +37,7 @@ from msgspec.structs import replace as replace_fields
 from ...formatters import ParsedRequest
 from ...formatters.base import ResponseEncoder
 from ...model.errors import ContentFilterError, LmiError, OptionError, UserCodeError
-from ...model.events import CallDelta, Delta, Event, Failed, Finish, Started, Token, TopToken
+from ...model.events import CallDelta, Delta, Event, Failed, Finish, Recording, Started, Token, TopToken
 from ...model.generation import Generation
 from ...model.log import content_is_shown, current
 from ..response_store import Kept, kept_of
@@ -100,6 +100,8 @@ class ContentFilter:
             texts = [(generation.prompt, call.fields.name("prompt", number))]
             if (scoring := generation.scoring) is not None and scoring.document:
                 texts.append((scoring.document, call.fields.name("scoring.document", number)))
+            if (asked := generation.transcription) is not None and asked.hotwords:
+                texts.append((asked.hotwords, call.fields.name("transcription.hotwords", number)))
             for text in texts:
                 # A query is one of many pairs.
                 if text not in judged:
@@ -138,14 +140,42 @@ class _Sequence:
     """What its last tokens are of a character."""
     tokens: int = 0
     ended: bool = False
+    first_time: int | None = None
+    """The first id of tokens that are points in time, whose texts are not shown (Recording.first_time)."""
+
+    def shown(self, tokens: Sequence[Token]) -> str:
+        """Their text, without points in time."""
+        first = self.first_time
+        return "".join(token.text for token in tokens if first is None or token.id < first)
 
     def take(self, token: Token) -> None:
         """Adds to what is known of its tokens."""
-        self.raw += token.text
+        self.raw += self.shown((token,))
         if token.text or token.special:
             self.begun = b""
         else:
             self.begun += token.raw
+
+
+@dataclass(slots=True)
+class _Pieces:
+    """A recording's, which are one text: each is judged after what stands before it, in their order."""
+
+    recording: Recording
+    current: int = 0
+    before: str = ""
+    """What has been accepted of those before."""
+    waiting: dict[int, list[Delta]] = field(default_factory=dict[int, list[Delta]])
+
+    def begun(self, delta: Delta) -> _Sequence:
+        """What the current one begins with, whose first `delta` it is."""
+        blank = " " if self.before and self.recording.spaced and not delta.text[:1].isspace() else ""
+        before = self.before + blank
+        return _Sequence(text=before, raw=before, first_time=self.recording.first_time)
+
+    def next(self, ended: _Sequence) -> None:
+        """The current one has ended."""
+        self.before, self.current = ended.text.rstrip(), self.current + 1
 
 
 class FilteredEncoder:
@@ -160,6 +190,8 @@ class FilteredEncoder:
         self._counts = [generation.sampling.n for generation in generations]
         """How many sequences each has."""
         self._sequences: dict[tuple[int, int], _Sequence] = {}
+        self._recordings: dict[int, _Pieces] = {}
+        """By prompt."""
         self.to_abort: list[int] = []
         """Where it notes the generations that nothing more is wanted of, by their number."""
         self.to_release: list[int] = []
@@ -195,17 +227,32 @@ class FilteredEncoder:
         if isinstance(event, Started):
             if event.recording is not None:
                 self._counts[prompt] = len(event.recording.starts)
+                self._recordings[prompt] = _Pieces(event.recording)
             event = replace_fields(event, prefill=tuple(replace_fields(token, top=()) for token in event.prefill))
         if not isinstance(event, Delta):
             return self._inner.feed(event, prompt)
-        state = self._sequences.setdefault((prompt, event.index), _Sequence())
+        if (pieces := self._recordings.get(prompt)) is None:
+            return self._feed(event, prompt, _Sequence())
+        pieces.waiting.setdefault(event.index, []).append(event)
+        records: list[bytes] = []
+        while waiting := pieces.waiting.get(pieces.current):
+            delta = waiting.pop(0)
+            records += self._feed(delta, prompt, pieces.begun(delta))
+            if (state := self._sequences[prompt, pieces.current]).ended:
+                pieces.next(state)
+        return records
+
+    def _feed(self, event: Delta, prompt: int, new: _Sequence) -> list[bytes]:
+        """`new`: what a sequence begins with."""
+        state = self._sequences.setdefault((prompt, event.index), new)
         if state.ended:
             return []
         generation = self._generations[prompt]
         before = replace(state)
         for token in event.tokens:
             state.take(token)
-        state.text += event.reasoning + event.text + "".join(_said(call, state.raw) for call in event.calls)
+        text = event.text if state.first_time is None else state.shown(event.tokens)
+        state.text += event.reasoning + text + "".join(_said(call, state.raw) for call in event.calls)
         stop = _stop_string(event.finish, generation)
         kept = event.tokens
         try:
@@ -217,6 +264,8 @@ class FilteredEncoder:
             return self._inner.feed(Failed.of(error), prompt)
         state.tokens += len(kept)
         if reason is not None:
+            state.text = before.text + state.shown(kept)
+            state.raw = before.raw + state.shown(kept)
             told = f": {reason}" if content_is_shown() else ""
             log.info("request %s: the content filter ended the response%s", current(), told)
             event = self._cut(state, Delta(event.index, "".join(token.text for token in kept), shown), prompt)
@@ -269,7 +318,8 @@ class FilteredEncoder:
         # All of them together are flagged already, unless it is what they are followed by.
         last = len(tokens) if stop else len(tokens) - 1
         for count, token in enumerate(tokens[: max(last, 0)]):
-            now = replace(before, text=before.text + token.text, raw=before.raw + token.text)
+            text = before.shown((token,))
+            now = replace(before, text=before.text + text, raw=before.raw + text)
             if self._judge(before, now, "", generation) is not None:
                 return tokens[:count]
             before = now

@@ -94,27 +94,52 @@ def test_text_up_to_what_was_flagged_is_sent(name: str, stream: bool) -> None:
         assert f'"finish_reason":"{WORDS[name]}"'.encode() in sent
 
 
+def piece(index: int, *texts: str | int, last: bool | None = None) -> Delta:
+    """Of a recording: texts, and points in time that are counted from 1,000."""
+    tokens = tuple(
+        Token(one, f"<|{(one - 1000) / 50:.2f}|>", -0.5) if isinstance(one, int) else Token(1, one, -0.5)
+        for one in texts
+    )
+    finish = None if last is None else Finish("eos", generated_tokens=len(tokens), last=last)
+    return Delta(index, "".join(token.text for token in tokens), tokens, finish=finish)
+
+
+RECORDINGS: dict[str, tuple[dict[str, Any], bool, list[Delta]]] = {
+    "in a piece": ({}, True, [piece(0, " very "), piece(0, "bad"), piece(1, " good", last=False)]),
+    "in a piece that comes first": ({}, True, [piece(1, " bad"), piece(0, " good", last=False)]),
+    "across two pieces": ({}, False, [piece(1, "d", last=False), piece(0, "good ba", last=True)]),
+    "with a point in time in its midst": (
+        {"response_format": "verbose_json"},
+        True,
+        [piece(0, " good", 1050, 1050, " ba", 1060, "d", last=False), piece(1, " good", 1050, last=True)],
+    ),
+}
+
+
+@each_row("case", RECORDINGS)
 @each_row("stream", [False, True])
-def test_of_a_recording_each_piece_is_judged(stream: bool) -> None:
-    """The others go on, and the answer ends with the last of them."""
-    made = named("transcription").parse({"file": "UklGRg==", "stream": stream}, REQUEST, SETTINGS)
-    call, encoder = FILTER.around(made)
-
-    def piece(index: int, text: str, *, last: bool | None = None) -> Delta:
-        finish = None if last is None else Finish("eos", generated_tokens=1, last=last)
-        return Delta(index, text, (Token(1, text, -0.5),), finish=finish)
-
-    sent = feed(call, Started(1, recording=Recording(4.0, (0.0, 2.0))), piece(0, " very "), piece(0, "bad"))
-    ended = [call.reply.finished]
-    sent += feed(call, piece(1, " good", last=False))
-    ended.append(call.reply.finished)
-    assert ended == [False, True]
-    assert encoder.to_abort == [0]
+def test_of_a_recording_all_that_is_sent_is_judged(case: str, stream: bool) -> None:
+    """What comes after a piece that was flagged goes on, and the answer ends with the last of them."""
+    fields, spaced, deltas = RECORDINGS[case]
+    if stream and fields:
+        return
+    body = {"file": "UklGRg==", "stream": stream, **fields}
+    call, _ = FILTER.around(named("transcription").parse(body, REQUEST, SETTINGS))
+    recording = Recording(4.0, (0.0, 2.0), spaced=spaced, first_time=1000 if fields else None)
+    sent = feed(call, Started(1, recording=recording), *deltas)
+    assert call.reply.finished
     assert b"good" in sent
     # An id may have any letters up to f.
-    assert b"very bad" not in sent
-    assert b'"delta":"bad' not in sent
+    for found in (b"very bad", b"good bad", b'"delta":"bad', b'"delta":"d"', b" ba d", b'"d"'):
+        assert found not in sent
     assert (b'"finish_reason":"content_filter"' in sent) == stream
+
+
+def test_words_to_listen_for_are_judged() -> None:
+    made = named("transcription").parse({"file": "UklGRg==", "hotwords": "good, bad"}, REQUEST, SETTINGS)
+    with pytest.raises(ContentFilterError) as caught:
+        FILTER.around(made)
+    assert caught.value.param == "hotwords"
 
 
 class Seen:
