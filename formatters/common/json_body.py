@@ -31,8 +31,7 @@ _decode = msgspec.json.Decoder().decode
 
 def holds_file(request: Request) -> bool:
     """Whether the body is a form or a file (transcription/file_body.py), and not JSON."""
-    kind = request.headers.get("content-type", "").lower()
-    return not kind.startswith("application/") and kind.startswith((FORM, "audio/", "video/"))
+    return request.headers.get("content-type", "").lower().startswith((FORM, "audio/", "video/"))
 
 
 FORM = "multipart/form-data"

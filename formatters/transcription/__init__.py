@@ -29,7 +29,7 @@ __all__ = ["DIALECT", "TRANSCRIPTIONS_PATH", "TRANSLATIONS_PATH", "parse"]
 
 TRANSCRIPTIONS_PATH = "/v1/audio/transcriptions"
 TRANSLATIONS_PATH = "/v1/audio/translations"
-OTHERS = ("messages", "prompts", "inputs", "input", "query")
+OTHERS = ("messages", "inputs", "input", "query")
 """Fields of other dialects' bodies, which may have a `file` of their own."""
 
 

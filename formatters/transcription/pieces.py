@@ -14,8 +14,6 @@ __all__ = ["Joined"]
 class Joined:
     """A text in the making: what is to be sent next is in the order of the pieces."""
 
-    spaced: bool = True
-    """Whether a blank stands between two pieces."""
     current: int = 0
     """The piece of which text is sent as it comes."""
     begun: bool = False
@@ -26,27 +24,28 @@ class Joined:
     """What has come of later pieces."""
     ended: set[int] = field(default_factory=set)
 
-    def take(self, piece: int, text: str, *, ended: bool) -> str:
-        """Takes what is new of a piece; gives what of the whole text is to be sent now."""
+    def take(self, piece: int, text: str, *, ended: bool, spaced: bool) -> str:
+        """Takes what is new of a piece; gives what of the whole text is to be sent now. `spaced`: a blank stands
+        between two pieces."""
         if ended:
             self.ended.add(piece)
         if piece != self.current:
             self.waiting.setdefault(piece, []).append(text)
             return ""
-        ready = [self._begin(text)]
+        ready = [self._begin(text, spaced)]
         while self.current in self.ended:
             self.current += 1
             self.begun_piece = False
-            ready += [self._begin(one) for one in self.waiting.pop(self.current, ())]
+            ready += [self._begin(one, spaced) for one in self.waiting.pop(self.current, ())]
         return "".join(ready)
 
-    def _begin(self, text: str) -> str:
+    def _begin(self, text: str, spaced: bool) -> str:
         """Text of the current piece, without the blanks that it begins with (Whisper's do)."""
         if self.begun_piece:
             return text
         text = text.lstrip()
         if not text:
             return ""
-        before = " " if self.begun and self.spaced else ""
+        before = " " if self.begun and spaced else ""
         self.begun = self.begun_piece = True
         return before + text

@@ -43,11 +43,7 @@ class Reply(Encoder):
         if isinstance(event, Started) and event.recording is not None:
             self.recording = event.recording
             self.n = len(event.recording.starts)
-            self._begin()
         return Encoder.feed(self, event, prompt)
-
-    def _begin(self) -> None:
-        """Takes what is known of the audio."""
 
     @property
     def usage(self) -> Duration:
@@ -59,22 +55,36 @@ class Reply(Encoder):
 
 
 @dataclass(slots=True, kw_only=True)
-class TextReply(Reply):
-    """The text, as JSON or alone."""
+class JoinedReply(Reply):
+    """A reply of one text, in the order of the pieces."""
 
-    alone: bool
     joined: Joined = field(default_factory=Joined)
     parts: list[str] = field(default_factory=list)
 
-    def _begin(self) -> None:
-        self.joined.spaced = self.recording.spaced
+    def new_text(self, delta: Delta) -> str:
+        """What of the text is to be sent now."""
+        new = self.joined.take(delta.index, delta.text, ended=delta.finish is not None, spaced=self.recording.spaced)
+        self.parts.append(new)
+        return new
+
+    @property
+    def text(self) -> str:
+        """All of it so far."""
+        return "".join(self.parts)
+
+
+@dataclass(slots=True, kw_only=True)
+class TextReply(JoinedReply):
+    """The text, as JSON or alone."""
+
+    alone: bool
 
     def _take(self, delta: Delta, prompt: int) -> list[bytes]:
-        self.parts.append(self.joined.take(delta.index, delta.text, ended=delta.finish is not None))
+        self.new_text(delta)
         return []
 
     def _close(self) -> list[bytes]:
-        text = "".join(self.parts)
+        text = self.text
         if self.alone:
             self.content_type = PLAIN
             # OpenAI's ends with a line's end, too: a record must not be empty.
@@ -114,22 +124,16 @@ class TimedReply(Reply):
 
 
 @dataclass(slots=True, kw_only=True)
-class TranscriptStream(Reply):
+class TranscriptStream(JoinedReply):
     """Events."""
 
     identity: Identity
-    joined: Joined = field(default_factory=Joined)
-    text: list[str] = field(default_factory=list)
-
-    def _begin(self) -> None:
-        self.joined.spaced = self.recording.spaced
 
     def _take(self, delta: Delta, prompt: int) -> list[bytes]:
-        new = self.joined.take(delta.index, delta.text, ended=delta.finish is not None)
+        new = self.new_text(delta)
         if not new:
             return []
         self.begun = True
-        self.text.append(new)
         return [self._record("delta", choices=Chunk.choice(new), delta=new)]
 
     def _close(self) -> list[bytes]:
@@ -138,7 +142,7 @@ class TranscriptStream(Reply):
         reason = next((one for one in CUT if one in reasons), "stop")
         prompt, generated = self.prompt_tokens + (self.recording.audio_tokens or 0), self.generated_tokens
         usage = StreamUsage(prompt, generated, prompt + generated, prompt, generated)
-        last = self._record("done", choices=Chunk.choice("", reason), text="".join(self.text), usage=usage)
+        last = self._record("done", choices=Chunk.choice("", reason), text=self.text, usage=usage)
         return [last, DONE]
 
     def _record(self, event: str, **fields: object) -> bytes:
