@@ -29,7 +29,7 @@ from __future__ import annotations
 import inspect
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any, cast
 
 from msgspec.structs import replace as replace_fields
@@ -37,11 +37,12 @@ from msgspec.structs import replace as replace_fields
 from ...formatters import ParsedRequest
 from ...formatters.base import ResponseEncoder
 from ...model.errors import ContentFilterError, LmiError, OptionError, UserCodeError
-from ...model.events import CallDelta, Delta, Event, Failed, Finish, Recording, Started, Token, TopToken
+from ...model.events import CallDelta, Delta, Event, Failed, Finish, Started, Token, TopToken
 from ...model.generation import Generation
 from ...model.log import content_is_shown, current
 from ..response_store import Kept, kept_of
 from ..threads.pool import Workers
+from .judged import JudgedPieces, JudgedSequence
 from .loading import Function
 from .safe_reply import end_of_stream
 
@@ -128,56 +129,6 @@ def _takes(function: Callable[..., Any], count: int) -> bool:
     return True
 
 
-@dataclass(slots=True)
-class _Sequence:
-    """What has come of one sequence."""
-
-    text: str = ""
-    """Reasoning, text and calls."""
-    raw: str = ""
-    """The texts of its tokens."""
-    begun: bytes = b""
-    """What its last tokens are of a character."""
-    tokens: int = 0
-    ended: bool = False
-    first_time: int | None = None
-    """The first id of tokens that are points in time, whose texts are not shown (Recording.first_time)."""
-
-    def shown(self, tokens: Sequence[Token]) -> str:
-        """Their text, without points in time."""
-        first = self.first_time
-        return "".join(token.text for token in tokens if first is None or token.id < first)
-
-    def take(self, token: Token) -> None:
-        """Adds to what is known of its tokens."""
-        self.raw += self.shown((token,))
-        if token.text or token.special:
-            self.begun = b""
-        else:
-            self.begun += token.raw
-
-
-@dataclass(slots=True)
-class _Pieces:
-    """A recording's, which are one text: each is judged after what stands before it, in their order."""
-
-    recording: Recording
-    current: int = 0
-    before: str = ""
-    """What has been accepted of those before."""
-    waiting: dict[int, list[Delta]] = field(default_factory=dict[int, list[Delta]])
-
-    def begun(self, delta: Delta) -> _Sequence:
-        """What the current one begins with, whose first `delta` it is."""
-        blank = " " if self.before and self.recording.spaced and not delta.text[:1].isspace() else ""
-        before = self.before + blank
-        return _Sequence(text=before, raw=before, first_time=self.recording.first_time)
-
-    def next(self, ended: _Sequence) -> None:
-        """The current one has ended."""
-        self.before, self.current = ended.text.rstrip(), self.current + 1
-
-
 class FilteredEncoder:
     """Passes on to another encoder, `inner`, what the filter accepts."""
 
@@ -189,8 +140,8 @@ class FilteredEncoder:
         self._accepted_prompts = 0
         self._counts = [generation.sampling.n for generation in generations]
         """How many sequences each has."""
-        self._sequences: dict[tuple[int, int], _Sequence] = {}
-        self._recordings: dict[int, _Pieces] = {}
+        self._sequences: dict[tuple[int, int], JudgedSequence] = {}
+        self._recordings: dict[int, JudgedPieces] = {}
         """By prompt."""
         self.to_abort: list[int] = []
         """Where it notes the generations that nothing more is wanted of, by their number."""
@@ -227,12 +178,12 @@ class FilteredEncoder:
         if isinstance(event, Started):
             if event.recording is not None:
                 self._counts[prompt] = len(event.recording.starts)
-                self._recordings[prompt] = _Pieces(event.recording)
+                self._recordings[prompt] = JudgedPieces(event.recording)
             event = replace_fields(event, prefill=tuple(replace_fields(token, top=()) for token in event.prefill))
         if not isinstance(event, Delta):
             return self._inner.feed(event, prompt)
         if (pieces := self._recordings.get(prompt)) is None:
-            return self._feed(event, prompt, _Sequence())
+            return self._feed(event, prompt, JudgedSequence())
         pieces.waiting.setdefault(event.index, []).append(event)
         records: list[bytes] = []
         while waiting := pieces.waiting.get(pieces.current):
@@ -242,7 +193,7 @@ class FilteredEncoder:
                 pieces.next(state)
         return records
 
-    def _feed(self, event: Delta, prompt: int, new: _Sequence) -> list[bytes]:
+    def _feed(self, event: Delta, prompt: int, new: JudgedSequence) -> list[bytes]:
         """`new`: what a sequence begins with."""
         state = self._sequences.setdefault((prompt, event.index), new)
         if state.ended:
@@ -301,7 +252,7 @@ class FilteredEncoder:
         ended = sum(one.ended for (of, _), one in self._sequences.items() if of == prompt)
         return ended == self._counts[prompt]
 
-    def _judge(self, before: _Sequence, now: _Sequence, stop: str, generation: Generation) -> str | None:
+    def _judge(self, before: JudgedSequence, now: JudgedSequence, stop: str, generation: Generation) -> str | None:
         """Why what has come of a sequence since `before` is not acceptable, or None."""
         texts: list[str] = []
         if now.text != before.text or stop:
@@ -310,7 +261,7 @@ class FilteredEncoder:
             texts.append(now.raw + stop)
         return next((reason for text in texts if (reason := self._filter.judge(text, "text")) is not None), None)
 
-    def _accepted(self, before: _Sequence, event: Delta, stop: str, generation: Generation) -> tuple[Token, ...]:
+    def _accepted(self, before: JudgedSequence, event: Delta, stop: str, generation: Generation) -> tuple[Token, ...]:
         """The tokens of a flagged `event` that come before what was flagged; none where they are not its text's."""
         tokens = event.tokens
         if event.reasoning or event.calls or "".join(token.text for token in tokens) != event.text:
@@ -325,7 +276,7 @@ class FilteredEncoder:
             before = now
         return tokens[: max(last, 0)]
 
-    def _judged_tops(self, before: _Sequence, tokens: tuple[Token, ...]) -> tuple[Token, ...]:
+    def _judged_tops(self, before: JudgedSequence, tokens: tuple[Token, ...]) -> tuple[Token, ...]:
         """The next tokens, with those of the likeliest in their places that are acceptable there."""
         judged: list[Token] = []
         for token in tokens:
@@ -334,12 +285,12 @@ class FilteredEncoder:
             before.take(token)
         return tuple(judged)
 
-    def _may_stand(self, one: TopToken, token: Token, before: _Sequence) -> bool:
+    def _may_stand(self, one: TopToken, token: Token, before: JudgedSequence) -> bool:
         """Whether it is acceptable in the place of `token`, which is."""
         text = (before.begun + one.raw).decode(errors="replace") if before.begun and one.raw else one.text
         return text == token.text or self._filter.judge(before.raw + text, "text") is None
 
-    def _cut(self, state: _Sequence, kept: Delta, prompt: int) -> Delta:
+    def _cut(self, state: JudgedSequence, kept: Delta, prompt: int) -> Delta:
         """The end of a sequence: `kept`, which came before what was flagged."""
         state.ended = True
         last = self._all_ended(prompt)
