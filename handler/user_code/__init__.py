@@ -3,8 +3,8 @@
 extensions.py      all that a model directory brings, found and checked at start
 loading.py         model.py, names of objects, decorated functions
 former_fields.py   what a dialect of the user's says of its fields in the former way
-dialect.py         a dialect of the user's; content_filter.py: its filter of prompts and answers, judged.py: what it
-                   judges of an answer
+dialect.py         a dialect of the user's; content_filter.py: its filter of prompts and answers;
+                   filtered_text.py: what it judges of an answer
 formatters/        djl_python's input and output formatters, SageMaker's functions
 custom_handler.py  model.py's handle, which is asked before this handler
 adapter_code.py    formatters in an adapter's folder

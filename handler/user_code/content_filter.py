@@ -42,7 +42,7 @@ from ...model.generation import Generation
 from ...model.log import content_is_shown, current
 from ..response_store import Kept, kept_of
 from ..threads.pool import Workers
-from .judged import JudgedPieces, JudgedSequence
+from .filtered_text import JudgedPieces, JudgedSequence
 from .loading import Function
 from .safe_reply import end_of_stream
 
