@@ -31,6 +31,7 @@ USUAL: Paths = {
     "prompt.tools": "tools",
     "prompt.tools[]": "tools[].function",
     "prompt.tool_choice": "tool_choice",
+    "prompt.processor_arguments": "mm_processor_kwargs",
     "prompt.template_arguments": "chat_template_kwargs",
     "prompt.template_arguments.reasoning_effort": "reasoning_effort",
     "scoring.template_arguments": "chat_template_kwargs",

@@ -23,7 +23,8 @@ class Text(msgspec.Struct, array_like=True, frozen=True, tag="text", gc=False):
     text: str
 
 
-MediaKind = Literal["image", "audio", "video"]
+MediaKind = Literal["image", "audio", "video", "image_embeds"]
+"""image_embeds: what the model's own encoder would have made of an image."""
 
 
 class Media(msgspec.Struct, array_like=True, frozen=True, tag="media", gc=False):
@@ -31,7 +32,8 @@ class Media(msgspec.Struct, array_like=True, frozen=True, tag="media", gc=False)
 
     kind: MediaKind
     url: str
-    """A data URL, or one that the engine's side fetches where the options allow it."""
+    """A data URL, or one that the engine's side fetches where the options allow it. Of image_embeds a tensor in base64
+    (a file of torch.save or of numpy.save), or a JSON object of such, as text."""
 
 
 Part = Text | Media

@@ -46,6 +46,7 @@ class EngineInfo(msgspec.Struct, frozen=True, kw_only=True):
     """How many images a prompt may have; 0: the model takes none."""
     audio: int = 0
     video: int = 0
+    image_embeds: int = 0
     transcribes: bool = False
     """Whether it writes down what is said (Generation.transcription)."""
     answers: bool = True
@@ -55,7 +56,7 @@ class EngineInfo(msgspec.Struct, frozen=True, kw_only=True):
 
     def limit(self, kind: MediaKind) -> int:
         """How many media of a kind a prompt may have."""
-        return {"image": self.images, "audio": self.audio, "video": self.video}[kind]
+        return self.images if kind == "image" else int(getattr(self, kind))
 
 
 class EngineStats(msgspec.Struct, frozen=True, kw_only=True):

@@ -63,6 +63,10 @@ class Conversation(FormerConversation, msgspec.Struct, frozen=True, kw_only=True
     parallel_tool_calls: bool = True
     template_arguments: dict[str, Any] = {}
     """Further variables of the template (`chat_template_kwargs`)."""
+    processor_arguments: dict[str, Any] = {}
+    """Of the model's processor of media, beside the endpoint's own (`mm_processor_kwargs`)."""
+    reader_arguments: dict[str, dict[str, Any]] = {}
+    """Of what reads images, audio and videos, by their kinds (`media_io_kwargs`)."""
     chat_template: str | None = None
     """The template, where it is not the model's."""
     add_generation_prompt: bool = True

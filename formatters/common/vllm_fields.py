@@ -14,16 +14,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from .fields import Parameter
-from .kinds import LARGEST_ID, SMALLEST, Anything, Boolean, Integer, Number, Text, Texts, Tree
+from .kinds import LARGEST_ID, SMALLEST, Boolean, Integer, Number, Text, Texts, Tree
 from .prompts import Ids
-from .vllm_kinds import Arguments, Biases, Likeliest, RequestTemplate, Salt, SomeIds, Truncation
+from .vllm_kinds import Arguments, Biases, Likeliest, MediaArguments, RequestTemplate, Salt, SomeIds, Truncation
 
 __all__ = ["FIELDS", "GENERATION_KEYS", "SAMPLED", "UNANSWERED", "row", "rows"]
-
-_PROCESSORS = (
-    "how much memory an image may take is found out at start, by the endpoint's own arguments, and what is kept of "
-    "images goes by them: option.{}"
-)
 
 FIELDS: Mapping[str, Parameter] = {
     field.name: field
@@ -62,9 +57,8 @@ FIELDS: Mapping[str, Parameter] = {
         Parameter("chat_template_kwargs", Tree(), None, "template_arguments"),
         Parameter("add_generation_prompt", Boolean(), None, "add_generation_prompt"),
         Parameter("continue_final_message", Boolean(), None, "continue_final_message"),
-        Parameter("mm_processor_kwargs", Anything(), None, default_only=True,
-                  why=_PROCESSORS.format("mm_processor_kwargs")),
-        Parameter("media_io_kwargs", Anything(), None, default_only=True, why=_PROCESSORS.format("media_io_kwargs")),
+        Parameter("mm_processor_kwargs", MediaArguments(), None, "processor_arguments"),
+        Parameter("media_io_kwargs", MediaArguments(by_kind=True), None, "reader_arguments"),
         # The request.
         Parameter("priority", Integer(SMALLEST), None, "priority"),
         Parameter("cache_salt", Salt(), None, "cache_salt"),
@@ -95,7 +89,7 @@ def rows(*names: str) -> tuple[Parameter, ...]:
 
 
 UNANSWERED = (
-    *rows("add_special_tokens", "chat_template", "chat_template_kwargs"),
+    *rows("add_special_tokens", "chat_template", "chat_template_kwargs", "mm_processor_kwargs", "media_io_kwargs"),
     row("add_generation_prompt", False),
     row("continue_final_message", False),
 )

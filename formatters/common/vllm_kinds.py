@@ -10,11 +10,14 @@ from ...model.generation import FITTING
 from ...model.options import Settings
 from ..base import encode
 from ..dialect import JsonSchema
-from .kinds import ID, LARGEST, LARGEST_ID, SMALLEST, Integer, Nested, Number, Object
+from .kinds import ID, LARGEST, LARGEST_ID, SMALLEST, Integer, Nested, Number, Object, Tree
 from .prompts import IDS, Ids
 from .schemas import BOOLEAN, FILLED, INTEGER, OBJECT, array, one_of
 
-__all__ = ["TOP_LOGPROBS", "Arguments", "Biases", "Likeliest", "RequestTemplate", "Salt", "SomeIds", "Truncation"]
+__all__ = [
+    "TOP_LOGPROBS", "Arguments", "Biases", "Likeliest", "MediaArguments", "RequestTemplate", "Salt", "SomeIds",
+    "Truncation",
+]  # fmt: skip
 
 TOP_LOGPROBS = 20
 
@@ -193,3 +196,32 @@ class RequestTemplate(Nested):
         if not 0 < len(given) <= TEMPLATE:
             raise ParameterError.because(Fault(name, expected=f"1 to {TEMPLATE} characters", given=str(len(given))))
         return given
+
+
+@dataclass(frozen=True, slots=True)
+class MediaArguments(Nested):
+    """How a request's media are read or processed, where the endpoint's owner trusts clients with it. `by_kind`: an
+    object for each kind of media.
+    """
+
+    by_kind: bool = False
+
+    @property
+    def schema(self) -> JsonSchema:
+        """As JSON Schema."""
+        return {**OBJECT, "additionalProperties": OBJECT} if self.by_kind else OBJECT
+
+    @property
+    def description(self) -> str:
+        """In words."""
+        kinds = " for each kind of media" if self.by_kind else ""
+        return f"an object{kinds}, where `option.trust_request_mm_kwargs` allows it"
+
+    def read(self, name: str, given: Any, settings: Settings) -> dict[str, Any]:
+        arguments, rules = Tree().read(name, given), settings.media
+        if arguments and not rules.request_arguments:
+            why = "it says how much memory media take, and option.trust_request_mm_kwargs is false"
+            raise UnsupportedError.because(Fault(name, f"not supported ({why})"))
+        for kind, value in arguments.items() if self.by_kind else ():
+            Object().read(f"{name}.{kind[:32]}", value)
+        return arguments

@@ -4,6 +4,7 @@ side judges.
 "https://..." or "data:image/png;base64,..."              --read_url--> the URL
 {"url": ..., "detail": "low"} or the URL by itself        --MediaUrl--> the URL, and what the client calls it
 {"data": "UklGR...", "format": "wav"}                     --AudioData--> a data URL, and what the client calls the data
+"UEsDBA..." or {"image_embeds": "UEsDBA..."}              --ImageEmbeds--> it as text, and what the client calls it
 """
 
 from __future__ import annotations
@@ -18,11 +19,12 @@ from typing import Any
 from ...model.conversation import MediaKind
 from ...model.errors import Fault, ParameterError, PayloadError
 from ...model.media.parts import called
+from ..base import encode
 from ..common.kinds import Filled, Object, Text
 from ..common.schemas import FILLED, objects, one_of
 from ..dialect import JsonSchema
 
-__all__ = ["DETAIL", "AudioData", "MediaUrl", "read_url"]
+__all__ = ["DETAIL", "AudioData", "ImageEmbeds", "MediaUrl", "read_url"]
 
 DETAIL = Text(("auto", "low", "high", "original"))
 """Accepted everywhere; vLLM's models take every image as it is."""
@@ -86,6 +88,31 @@ class AudioData:
         if not FORMAT.fullmatch(form):
             raise PayloadError.of(f"{name}.format", form[:64], "the name of a format, as wav or mp3")
         return f"data:audio/{form};base64,{data}", f"{name}.data"
+
+
+@dataclass(frozen=True, slots=True)
+class ImageEmbeds:
+    """A tensor in base64, or an object of such, by the names that the model's processor has for them, as vLLM's server
+    takes them."""
+
+    @property
+    def schema(self) -> JsonSchema:
+        return one_of(FILLED, {"type": "object", "additionalProperties": FILLED, "minProperties": 1})
+
+    @property
+    def description(self) -> str:
+        return "a tensor in base64, or an object of such"
+
+    def read(self, name: str, given: Any) -> tuple[str, str]:
+        """As Media.url has it, and what the client calls it."""
+        if isinstance(given, str):
+            return Filled().read(name, given), name
+        tensors = Object().read(name, given)
+        if not tensors:
+            raise PayloadError.of(name, given, self.description)
+        for key, tensor in tensors.items():
+            Filled().read(f"{name}.{key[:64]}", tensor)
+        return encode(tensors).decode(), name
 
 
 FORMAT = re.compile(r"[\w.+-]{1,64}", re.ASCII)

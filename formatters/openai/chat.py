@@ -138,6 +138,8 @@ def _conversation(
         # A function_call is one.
         parallel_tool_calls=values.get("parallel_tool_calls", True) and not legacy,
         template_arguments=template_arguments,
+        processor_arguments=values.get("processor_arguments", {}),
+        reader_arguments=values.get("reader_arguments", {}),
         chat_template=values.get("chat_template"),
         add_generation_prompt=prompts,
         continue_final_message=continues,

@@ -54,7 +54,7 @@ TABLE: tuple[Parameter, ...] = (
     Parameter("embed_dtype", Text(("float32", "float16", "bfloat16")), "float32", "dtype"),
     Parameter("endianness", Text(("native", "little", "big")), "native", "endianness"),
     Parameter("priority", Integer(SMALLEST), None),
-    *unserved("cache_salt", "mm_processor_kwargs"),
+    *unserved("cache_salt"),
     # No part of it, but to ignore it would leave a client waiting for events.
     Parameter("stream", Boolean(), False, default_only=True),
 )

@@ -21,7 +21,7 @@ from ..common.kinds import Filled, Kind, Text
 from ..conversation.builder import NONE, Arguments, Builder
 from ..conversation.content import MAX_MESSAGES, Content, Contents, PartForm, text_form
 from ..conversation.custom_tools import arguments_of
-from ..conversation.media import DETAIL, AudioData, MediaUrl
+from ..conversation.media import DETAIL, AudioData, ImageEmbeds, MediaUrl
 from ..conversation.template_arguments import read_template_arguments
 
 __all__ = ["MESSAGES", "PARTS", "check_ends", "media_form", "message_form", "read_messages", "read_unanswered"]
@@ -47,6 +47,7 @@ PARTS: Mapping[str, PartForm] = {
     "audio_url": media_form("audio_url", "audio", MediaUrl("audio")),
     "input_audio": media_form("input_audio", "audio", AudioData()),
     "video_url": media_form("video_url", "video", MediaUrl("video")),
+    "image_embeds": media_form("image_embeds", "image_embeds", ImageEmbeds()),
     "refusal": text_form("refusal"),
 }
 """The types of parts; which of them a role has: message_form."""
@@ -70,7 +71,7 @@ def _infer(part: dict[str, Any]) -> str | None:
     return next((name for name in MEDIA if part.get(name) is not None), None)
 
 
-MEDIA = ("image_url", "audio_url", "input_audio", "video_url")
+MEDIA = ("image_url", "image_embeds", "audio_url", "input_audio", "video_url")
 """Types of parts that are the names of their fields, in the order in which vLLM looks for them."""
 
 
@@ -155,6 +156,8 @@ def read_unanswered(values: Mapping[str, Any], settings: Settings) -> tuple[Conv
     conversation = Conversation(
         messages=builder.messages(),
         template_arguments=read_template_arguments(values["template_arguments"] or {}),
+        processor_arguments=values["processor_arguments"] or {},
+        reader_arguments=values["reader_arguments"] or {},
         chat_template=values["chat_template"],
         add_generation_prompt=values["add_generation_prompt"],
         continue_final_message=values["continue_final_message"],

@@ -22,9 +22,9 @@ TEXT_FIELDS = frozenset(
         "max_tokens", "max_completion_tokens", "temperature", "top_p", "seed",
         "presence_penalty", "frequency_penalty", "logit_bias", "best_of", "stop", *SAMPLED, "truncate_prompt_tokens",
         "truncation_side", "priority", "cache_salt", "reasoning_effort", "include_reasoning", "chat_template",
-        "chat_template_kwargs", "add_generation_prompt", "continue_final_message", "add_special_tokens",
-        "response_format", "structured_outputs", "guided_json", "guided_json_object", "guided_regex", "guided_choice",
-        "guided_grammar",
+        "chat_template_kwargs", "mm_processor_kwargs", "media_io_kwargs", "add_generation_prompt",
+        "continue_final_message", "add_special_tokens", "response_format", "structured_outputs", "guided_json",
+        "guided_json_object", "guided_regex", "guided_choice", "guided_grammar",
     }
 )  # fmt: skip
 """What chooses the text and asks for nothing else: any dialect whose answers have a text may take it."""

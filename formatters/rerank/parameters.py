@@ -30,7 +30,7 @@ ANY_MODEL = (
     Parameter("model", Text(), None),
     *harmless("user", "request_id"),
     Parameter("priority", Integer(SMALLEST), None),
-    *unserved("cache_salt", "mm_processor_kwargs"),
+    *unserved("cache_salt"),
     # No part of it, but to ignore it would leave a client waiting for events.
     Parameter("stream", Boolean(), False, default_only=True),
 )
@@ -46,7 +46,7 @@ PAIRS = (
     Parameter("instruction", Text(), None, "instruction"),
     Parameter("chat_template_kwargs", Tree(), None, "template_arguments"),
 )
-SCORE_TABLE: tuple[Parameter, ...] = (*ANY_MODEL, *ACTIVATED, *PAIRS)
+SCORE_TABLE: tuple[Parameter, ...] = (*ANY_MODEL, *unserved("mm_processor_kwargs"), *ACTIVATED, *PAIRS)
 RERANK_TABLE: tuple[Parameter, ...] = (
     *SCORE_TABLE,
     Parameter("top_n", Integer(0, LARGEST_ID), 0, "top_n"),

@@ -126,6 +126,8 @@ def _conversation(
         function=offered.function,
         parallel_tool_calls=values.get("parallel_tool_calls", True),
         template_arguments=arguments,
+        processor_arguments=values.get("processor_arguments", {}),
+        reader_arguments=values.get("reader_arguments", {}),
         include_reasoning=values.get("include_reasoning", True),
     )
 

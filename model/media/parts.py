@@ -12,7 +12,7 @@ import binascii
 import threading
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from msgspec.structs import replace
 
@@ -22,14 +22,20 @@ from ..text.template_messages import KINDS, media_in
 from .url_policy import MediaError
 
 __all__ = [
-    "AUDIO", "WORDS", "Budget", "MediaFile", "MediaPart", "called", "data_url_bytes", "is_data_url", "media_parts",
-    "parts_of", "without_media",
+    "AUDIO", "EMBEDS", "WORDS", "Budget", "MediaFile", "MediaPart", "called", "data_url_bytes", "is_data_url",
+    "media_parts", "parts_of", "without_media",
 ]  # fmt: skip
 
-WORDS: dict[MediaKind, str] = {"image": "images", "audio": "audio", "video": "videos"}
+EMBEDS: Final = "image_embeds"
+WORDS: dict[MediaKind, str] = {
+    "image": "images",
+    "audio": "audio",
+    "video": "videos",
+    EMBEDS: "embeddings of images (option.enable_mm_embeds)",
+}
 """What several of a kind are called."""
 EXAMPLES: dict[MediaKind, str] = {"image": "image/png", "audio": "audio/wav", "video": "video/mp4"}
-NOUNS: dict[MediaKind, str] = {"image": "an image", "audio": "audio", "video": "a video"}
+NOUNS: dict[MediaKind, str] = {"image": "an image", "audio": "audio", "video": "a video", EMBEDS: "image_embeds"}
 
 AUDIO = "transcription.audio"
 """The path of what is to be written down, file or URL."""
@@ -54,7 +60,7 @@ class MediaPart:
     @property
     def is_there(self) -> bool:
         """Whether nothing of it is to be fetched."""
-        return bool(self.data) or is_data_url(self.url)
+        return bool(self.data) or self.kind == EMBEDS or is_data_url(self.url)
 
 
 @dataclass(frozen=True, slots=True)

@@ -89,6 +89,10 @@ class MediaRules(msgspec.Struct, frozen=True, kw_only=True):
     media_decode_memory: Annotated[int, Option(
         "Bytes of memory that decoding an audio or a video may take.", ge=1 << 26,
     )] = 2 << 30
+    request_arguments: Annotated[bool, Option(
+        "Whether requests may bring `mm_processor_kwargs` and `media_io_kwargs`, which say how much memory and time "
+        "their media take: only where clients are trusted.", name="trust_request_mm_kwargs",
+    )] = False
     unreadable_parts: Annotated[Literal["error", "text"], Option(
         "What to do with parts of messages that the model cannot read (a PDF, an image where it reads text alone): "
         "refuse the request, or put a text in their place that says so.",

@@ -33,6 +33,7 @@ from ..media.fetch import Fetcher
 from ..media.images import check_image
 from ..media.parts import (
     AUDIO,
+    EMBEDS,
     WORDS,
     Budget,
     MediaFile,
@@ -64,8 +65,10 @@ class _Pending:
         self.number = number
         self.generation = generation
         self.parts = parts
+        images = Budget(rules.max_bytes, "bytes", "max_image_bytes")
         self.bytes: dict[MediaKind, Budget] = {
-            "image": Budget(rules.max_bytes, "bytes", "max_image_bytes"),
+            "image": images,
+            EMBEDS: images,
             "audio": Budget(rules.max_audio_bytes, "bytes", "max_audio_bytes", "audio"),
             "video": Budget(rules.max_video_bytes, "bytes", "max_video_bytes", "video"),
         }
@@ -265,6 +268,9 @@ def _bytes(pending: _Pending, index: int, part: MediaPart) -> bytes:
         if part.data:
             budget.take(len(part.data))
             return part.data
+        if part.kind == EMBEDS:
+            budget.take(len(part.url) // 4 * 3)
+            return part.url.encode()
         return data_url_bytes(part.url, budget, part.kind)
     except MediaError as error:
         raise ParameterError.because(Fault(part.field, f"{error}")) from None

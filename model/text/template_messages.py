@@ -16,6 +16,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+import msgspec
+
 from ..conversation import Call, Media, MediaKind, Message, Part
 
 __all__ = ["KINDS", "media_in", "template_messages"]
@@ -33,8 +35,11 @@ class _Numbers:
     def part(self, part: Part) -> TemplateMessage:
         if isinstance(part, Media):
             self.count += 1
+            url = part.url if self._urls else str(self.count - 1)
+            if part.kind == "image_embeds":
+                return {"type": part.kind, part.kind: url}
             name = f"{part.kind}_url"
-            return {"type": name, name: {"url": part.url if self._urls else str(self.count - 1)}}
+            return {"type": name, name: {"url": url}}
         return {"type": "text", "text": part.text}
 
 
@@ -166,10 +171,18 @@ def _numbered_part(part: TemplateMessage, numbers: _Numbers) -> TemplateMessage:
 def _media(part: TemplateMessage) -> Media | None:
     """What a part of OpenAI's form is, or vLLM's; None: text, or what no template is asked to show."""
     kind = KINDS.get(part.get("type", ""))
+    if kind == "image_embeds":
+        given = part[kind]
+        return Media(kind, given if isinstance(given, str) else msgspec.json.encode(given).decode())
     return None if kind is None else Media(kind, part[f"{kind}_url"]["url"])
 
 
-KINDS: Mapping[str, MediaKind] = {"image_url": "image", "audio_url": "audio", "video_url": "video"}
+KINDS: Mapping[str, MediaKind] = {
+    "image_url": "image",
+    "audio_url": "audio",
+    "video_url": "video",
+    "image_embeds": "image_embeds",
+}
 """By the types of their parts."""
 
 

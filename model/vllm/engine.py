@@ -82,7 +82,7 @@ class VllmEngine:
         self._groups: dict[int, SequenceGroup] = {}
         context, limits = core.model_config.max_model_len, self._chat.media.limits
         self._info = EngineInfo(engine="vllm", version=vllm.__version__, context=context,
-            images=limits["image"], audio=limits["audio"], video=limits["video"],
+            images=limits["image"], audio=limits["audio"], video=limits["video"], image_embeds=limits["image_embeds"],
             transcribes=writer is not None, answers=not (writer and writer.alone),
         )  # fmt: skip
 

@@ -87,6 +87,8 @@ def sample(row: Parameter) -> Any:
         return GUIDED[row.name]
     if isinstance(row.kind, Salt | Text):
         return "right"
+    if row.name.endswith("_kwargs"):
+        return {}
     return True if isinstance(row.kind, Boolean) else 5
 
 

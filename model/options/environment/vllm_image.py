@@ -96,7 +96,6 @@ ARGUMENTS = {
         _not_served("response_role", "the role is assistant"),
         _not_served("return_tokens_as_token_ids", "tokens are shown as text"),
         _not_served("enable_force_include_usage", "requests say stream_options.include_usage"),
-        _not_served("trust_request_mm_kwargs", "option.mm_processor_kwargs is the endpoint's"),
         _not_served("tool_server", "clients run the tools"),
         *(_not_served(name, "one worker is one engine") for name in (
             "headless", "grpc", "grpc_port", "data_parallel_supervisor_port", "dp_supervisor_probe_failure_threshold",

@@ -194,14 +194,22 @@ def _state_class() -> Any:
     return Linear
 
 
+MANY = 999
+"""What vLLM takes of a kind of media that has no limit."""
+
+
 def media_limits(core: Any) -> dict[MediaKind, int]:
-    """How many images, audio and videos a prompt may have; 0: the model takes none."""
+    """How many images, audio and videos a prompt may have; 0: the model takes none. Embeddings of images: as many as
+    images; where the options allow no images, vLLM does not count them."""
     processor = core.renderer.mm_processor
     limits = {} if processor is None else processor.info.allowed_mm_limits
     # Some models have one kind for images and videos alike.
     unified = getattr(core.model_config.hf_config, "use_unified_vision_chunk", False)
     seen: dict[MediaKind, str] = {"image": "vision_chunk" if unified else "image", "audio": "audio", "video": "video"}
-    return {kind: int(limits.get(name, 0)) for kind, name in seen.items()}
+    found: dict[MediaKind, int] = {kind: int(limits.get(name, 0)) for kind, name in seen.items()}
+    embeds = "image" in limits and core.model_config.multimodal_config.enable_mm_embeds
+    found["image_embeds"] = (found["image"] or MANY) if embeds else 0
+    return found
 
 
 def transcribes(model_config: Any) -> bool:

@@ -8,7 +8,7 @@ has a registry.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from typing import Any
@@ -18,6 +18,8 @@ from ..library.parts import part
 __all__ = ["decoded", "use_connector"]
 
 _items: list[Any] = []
+_sounds: dict[int, Any] = {}
+"""Of videos whose sound is wanted, by their numbers."""
 
 
 @cache
@@ -29,20 +31,28 @@ def use_connector() -> None:
         """Gives what `decoded` holds."""
 
         def fetch_audio(self, audio_url: str) -> Any:
-            return _items[int(audio_url)]
+            number = int(audio_url)
+            return _sounds[number] if number in _sounds else _items[number]
 
         def fetch_video(self, video_url: str, **_: Any) -> Any:
             return _items[int(video_url)]
+
+        def fetch_image_embedding(self, data: str) -> Any:
+            number, _, name = data.partition(":")
+            return _items[int(number)][name]
 
     registry: Any = part("vllm.multimodal.media.connector:MEDIA_CONNECTOR_REGISTRY")
     registry.register(part("vllm.envs:VLLM_MEDIA_CONNECTOR"))(Connector)
 
 
 @contextmanager
-def decoded(items: Sequence[Any]) -> Iterator[None]:
-    """While it is open `items` are what URLs name by their numbers; on one thread at a time."""
+def decoded(items: Sequence[Any], sounds: Mapping[int, Any]) -> Iterator[None]:
+    """While it is open `items` are what URLs name by their numbers, `sounds` what is heard in those that are videos; on
+    one thread at a time."""
     _items[:] = items
+    _sounds.update(sounds)
     try:
         yield
     finally:
         _items.clear()
+        _sounds.clear()

@@ -13,11 +13,12 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
+from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
-from ...errors import Fault, ParameterError, one_line
-from ...media.parts import Budget, MediaFile
+from ...errors import Fault, ParameterError, one_line, raised_by_us
+from ...media.parts import EMBEDS, Budget, MediaFile
 from ...media.url_policy import MediaError
 from ...options.media_rules import MediaRules
 from ...vllm_messages import PROCESSOR_FAILED
@@ -33,6 +34,9 @@ __all__ = ["MediaDecoder", "processor_faults", "with_pictures"]
 log = logging.getLogger(__name__)
 
 Message = dict[str, Any]
+Arguments = dict[str, dict[str, Any]]
+"""Of vLLM's readers, by kind."""
+PROCESSOR_ARGUMENTS = "prompt.processor_arguments"
 READERS = ("soundfile", "av")
 """The packages by which vLLM decodes audio (its extra `audio`)."""
 
@@ -44,12 +48,8 @@ class MediaDecoder:
         self.limits = media_limits(core)
         """How many of each kind a prompt may have; 0: the model takes none."""
         self._rules = rules
-        self._io: Any = None
         config = core.model_config.multimodal_config
-        self._arguments: dict[str, dict[str, Any]] = (config.media_io_kwargs if config else None) or {}
-        if self.limits["image"]:
-            given = self._arguments.get("image", {})
-            self._io = part("vllm.multimodal.media.image:ImageMediaIO")(**{"image_mode": "RGB", **given})
+        self._arguments: Arguments = (config.media_io_kwargs if config else None) or {}
         self.processing = threading.Lock()
         """Held while a model's processor of media works: vLLM's are not made for several threads."""
         self._decoders: Decoders | None = None
@@ -59,7 +59,7 @@ class MediaDecoder:
             self.missing = ", ".join(missing)
             log.warning("audio is refused: what decodes it is not installed: %s", self.missing)
             self.limits["audio"] = 0
-        if self.limits["audio"] or self.limits["video"]:
+        if self.limits["audio"] or self.limits["video"] or self.limits[EMBEDS]:
             use_connector()
             self._decoders = Decoders(rules)
             self._processor = video_processor(core) if self.limits["video"] else None
@@ -75,10 +75,25 @@ class MediaDecoder:
         pieces: list[Any] = self._read(file, lambda: self._heard(job, file.data))
         return pieces
 
-    def decode(self, files: Iterable[MediaFile]) -> list[Any]:
-        """The pictures, samples and frames, read as vLLM's own server reads them; raises ParameterError."""
+    def decode(self, files: Iterable[MediaFile], given: Arguments | None = None) -> list[Any]:
+        """The pictures, samples and frames, read as vLLM's own server reads them; raises ParameterError.
+
+        given: a request's own arguments of the readers (media_io_kwargs).
+        """
         pixels = Budget(self._rules.max_video_pixels, "pixels of frames", "max_video_pixels", "video")
-        return [self._read(file, partial(self._decode, file, pixels)) for file in files]
+        arguments = self._arguments
+        if given:
+            arguments = part("vllm.multimodal.media.connector:merge_media_io_kwargs")(arguments, given)
+        return [self._read(file, partial(self._decode, file, pixels, arguments)) for file in files]
+
+    def sounds(self, files: Iterable[MediaFile]) -> dict[int, Any]:
+        """What is heard in the videos, by their places; raises ParameterError."""
+        job = Job("audio", self._arguments, longest=self._rules.max_audio_seconds)
+        return {
+            place: self._read(file, partial(self._heard, job, file.data))
+            for place, file in enumerate(files)
+            if file.kind == "video"
+        }
 
     def _read(self, file: MediaFile, read: Callable[[], Any]) -> Any:
         try:
@@ -92,17 +107,26 @@ class MediaDecoder:
             reason = one_line(str(error))[:200]
             raise ParameterError.because(Fault(file.field, f"the {file.kind} cannot be decoded: {reason}")) from error
 
-    def _decode(self, file: MediaFile, pixels: Budget) -> Any:
+    def _decode(self, file: MediaFile, pixels: Budget, arguments: Arguments) -> Any:
         if file.kind == "image":
-            return self._io.load_bytes(file.data)
+            given = {"image_mode": "RGB", **arguments.get("image", {})}
+            return part("vllm.multimodal.media.image:ImageMediaIO")(**given).load_bytes(file.data)
+        if file.kind == EMBEDS:
+            return self._embedded(file.data)
         if file.kind == "audio":
-            return self._heard(Job("audio", self._arguments, longest=self._rules.max_audio_seconds), file.data)
+            return self._heard(Job("audio", arguments, longest=self._rules.max_audio_seconds), file.data)
         assert self._decoders is not None
-        decoded = self._decoders.decode(Job("video", self._arguments, self._processor), file.data)
+        decoded = self._decoders.decode(Job("video", arguments, self._processor), file.data)
         # vLLM 0.32 keeps the bytes beside the frames.
         frames, _ = getattr(decoded, "media", decoded)
         pixels.take(frames.size // 3)
         return decoded
+
+    def _embedded(self, data: bytes) -> dict[str, Any]:
+        """Tensors by their names, of which a single one has none."""
+        assert self._decoders is not None
+        tensors: dict[str, Any] = import_module("safetensors.torch").load(self._decoders.decode(Job(EMBEDS), data))
+        return tensors
 
     def _heard(self, job: Job, data: bytes) -> Any:
         assert self._decoders is not None
@@ -113,15 +137,24 @@ class MediaDecoder:
 
 
 @contextmanager
-def processor_faults(files: Sequence[MediaFile]) -> Iterator[None]:
-    """Raises ParameterError for what a model's processor refuses (too narrow an image, say).
+def processor_faults(files: Sequence[MediaFile], arguments: dict[str, Any] | None = None) -> Iterator[None]:
+    """Raises ParameterError for what a model's processor refuses (too narrow an image, say), or a request's own
+    `arguments` of it (mm_processor_kwargs).
 
     vLLM's own message would repeat the prompt and its settings; the cause says what is wrong.
     """
     try:
         yield
-    except ValueError as error:
-        if error.__cause__ is None or not str(error).startswith(PROCESSOR_FAILED):
+    except Exception as error:
+        if raised_by_us(error):
+            raise
+        embeds = [file.field for file in files if file.kind == EMBEDS]
+        if arguments or embeds:
+            # They may be anything, and so is what processors raise for them.
+            reason = one_line(str(error.__cause__ or error))[:200]
+            field = PROCESSOR_ARGUMENTS if arguments else embeds[0]
+            raise ParameterError.because(Fault(field, f"the model's processor refuses it: {reason}")) from error
+        if not isinstance(error, ValueError) or error.__cause__ is None or not str(error).startswith(PROCESSOR_FAILED):
             raise
         kinds = {file.kind for file in files}
         word = kinds.pop() if len(kinds) == 1 else "media"
@@ -132,7 +165,7 @@ def processor_faults(files: Sequence[MediaFile]) -> Iterator[None]:
 
 def with_pictures(messages: Iterable[Any], pictures: Sequence[Any]) -> list[Any]:
     """The messages that `template_messages` made, after vLLM's validation, with the pictures in their places; what else
-    is decoded keeps its number as its URL."""
+    is decoded keeps its number as its URL, and of embeddings each tensor has its name beside it."""
     made: list[Any] = []
     for message in messages:
         content = message.get("content")
@@ -143,6 +176,10 @@ def with_pictures(messages: Iterable[Any], pictures: Sequence[Any]) -> list[Any]
 
 
 def _with_picture(part: Any, pictures: Sequence[Any]) -> Any:
+    if part.get("type") == EMBEDS:
+        number = part[EMBEDS]
+        names = {name: f"{number}:{name}" for name in pictures[int(number)]}
+        return {**part, EMBEDS: names.get("", names)}
     if part.get("type") != "image_url":
         return part
     return {"type": "image_pil", "image_pil": pictures[int(part["image_url"]["url"])]}

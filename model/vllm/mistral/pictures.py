@@ -23,11 +23,13 @@ __all__ = ["render_pictures"]
 Message = dict[str, Any]
 
 
-def render_pictures(core: Any, messages: Iterable[Message], chat: Any, tokenize: Any) -> Any:
+def render_pictures(
+    core: Any, messages: Iterable[Message], chat: Any, tokenize: Any, extras: dict[str, Any] | None = None
+) -> Any:
     """The prompt as vLLM's renderer gives it; raises what that raises.
 
     Of `messages` parts of the type image_pil are pictures; `chat` and `tokenize` are vLLM's ChatParams and
-    TokenizeParams.
+    TokenizeParams, `extras` what vLLM's renderer puts into a prompt beside them.
     """
     pictures: list[Any] = []
     apply = part("vllm.renderers.mistral:safe_apply_chat_template")
@@ -39,7 +41,7 @@ def render_pictures(core: Any, messages: Iterable[Message], chat: Any, tokenize:
     names = {"image": [None] * len(pictures)}
     given = {"prompt_token_ids": ids, "multi_modal_data": {"image": pictures}, "multi_modal_uuids": names}
     parsed = part("vllm.renderers.inputs.preprocess:parse_model_prompt")(core.model_config, given)
-    (prompt,) = core.renderer.render_cmpl([parsed], tokenize, skip_mm_cache=True)
+    (prompt,) = core.renderer.render_cmpl([parsed], tokenize, prompt_extras=extras, skip_mm_cache=True)
     return prompt
 
 

@@ -40,6 +40,8 @@ TRUNCATE, TOOLS = "sampling.truncate", "prompt.tools"
 TOOL_CHOICE, TEMPLATE = "prompt.tool_choice", "prompt.chat_template"
 """Paths of what is refused."""
 
+SOUND = "use_audio_in_video"
+"""The processors' argument by which a video is heard, too."""
 WHOLE = Sampling()
 """Nothing is cut."""
 THINKING = {"enable_thinking": True, "thinking": True}
@@ -120,6 +122,8 @@ class ChatRenderer:
             "chat_template_kwargs": self._variables(conversation.template_arguments, fit=template is None) or None,
             "chat_template": conversation.chat_template,
             "parallel_tool_calls": conversation.parallel_tool_calls,
+            "mm_processor_kwargs": conversation.processor_arguments or None,
+            "media_io_kwargs": conversation.reader_arguments or None,
         }
         if conversation.tools:
             fields["tools"] = [*conversation.tools]
@@ -176,7 +180,7 @@ class ChatRenderer:
         A prompt with images is not cut: vLLM would do so before an image becomes its tokens (0.23), or refuse it where
         an image is touched (0.32).
         """
-        pictures = self.media.decode(images)
+        pictures = self.media.decode(images, request.media_io_kwargs)
         hidden = self._settings.exclude_tools_when_tool_choice_none and request.tool_choice == "none"
         if self._harmony is not None:
             return self._harmony.render(request, sampling, shortened, tools=not hidden)
@@ -194,14 +198,19 @@ class ChatRenderer:
             _, rendered = self._core.renderer.render_chat([request.messages], chat, tokenize)
         else:
             messages = with_pictures(request.messages, pictures)
+            arguments = request.mm_processor_kwargs
+            chat = chat.with_defaults(default_mm_processor_kwargs=arguments)
+            extras = {"mm_processor_kwargs": arguments} if arguments else None
+            sounds = self.media.sounds(images) if arguments and arguments.get(SOUND) else {}
             # `skip_mm_cache`: image_cache.py is asked.
-            with self.media.processing, processor_faults(images), decoded(pictures):
+            with self.media.processing, processor_faults(images, arguments), decoded(pictures, sounds):
                 if self._core.images is not None:
                     self._core.images.whole = whole
                 if self._mistral is not None:
-                    rendered = [render_pictures(self._core, messages, chat, tokenize)]
+                    rendered = [render_pictures(self._core, messages, chat, tokenize, extras)]
                 else:
-                    _, rendered = self._core.renderer.render_chat([messages], chat, tokenize, skip_mm_cache=True)
+                    render = self._core.renderer.render_chat
+                    _, rendered = render([messages], chat, tokenize, prompt_extras=extras, skip_mm_cache=True)
         prompt: Any = rendered[0]
         truncate = sampling.truncate
         if pictures and truncate is not None and (tokens := len(prompt["prompt_token_ids"])) > truncate:

@@ -5,15 +5,13 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import msgspec
-
 from ...kit.answers.forms import FORMS
 from ...kit.api.options import make_settings
 from ...kit.api.types import Generation, Response, Settings, StructuredOutput
 from ...kit.rows import each_row
 
 SETTINGS = make_settings(unknown_parameters="error")
-TRUSTING = msgspec.structs.replace(SETTINGS, request_chat_template=True)
+TRUSTING = make_settings(unknown_parameters="error", request_chat_template="true", trust_request_mm_kwargs="true")
 INPUTS = ("lmi", "dynamic", "tgi")
 CHATS = ("chat", "azure", "minimal")
 TEXTS = (*CHATS, "text", *INPUTS)
@@ -88,6 +86,23 @@ def test_a_template_is_served_where_the_owner_allows_it(dialect: str) -> None:
     assert received.fields.name("prompt.chat_template") == "chat_template"
 
 
+@each_row("dialect", [*CHATS, "tokens", "responses"])
+def test_arguments_of_media_are_served_where_the_owner_allows_it(dialect: str) -> None:
+    given = {"mm_processor_kwargs": {"max_pixels": 5}, "media_io_kwargs": {"video": {"num_frames": 4}}}
+    received = FORMS[dialect].asked(TRUSTING, **given)
+    assert found(received.generations[0], "prompt.processor_arguments") == given["mm_processor_kwargs"]
+    assert found(received.generations[0], "prompt.reader_arguments") == given["media_io_kwargs"]
+    assert received.fields.name("prompt.processor_arguments") == "mm_processor_kwargs"
+    # What asks for nothing is nobody's risk.
+    assert FORMS[dialect].asked(SETTINGS, mm_processor_kwargs={}).generations
+
+
+def test_what_are_no_arguments_of_media() -> None:
+    assert refused("chat", {"mm_processor_kwargs": 5}, TRUSTING).startswith("mm_processor_kwargs: expected an object")
+    given = {"video": 5}
+    assert refused("chat", {"media_io_kwargs": given}, TRUSTING).startswith("media_io_kwargs.video: expected an object")
+
+
 @each_row(
     ("given", "message"),
     [
@@ -100,9 +115,9 @@ def test_what_is_no_template(given: Any, message: str) -> None:
     assert refused("chat", {"chat_template": given}, TRUSTING) == message
 
 
-IMAGES = ("mm_processor_kwargs", "media_io_kwargs")
+MEDIA = ("mm_processor_kwargs", "media_io_kwargs")
 REFUSED: list[tuple[tuple[str, ...], str, Any, str]] = [
-    *(((*TEXTS, "responses", "tokens"), name, {"a": 1}, f"option.{name}") for name in IMAGES),
+    *(((*TEXTS, "responses", "tokens"), name, {"a": {}}, "option.trust_request_mm_kwargs is false") for name in MEDIA),
     ((*CHATS, "tokens"), "chat_template", "{{ 1 }}", "a template is a program, and option.request_chat_template is"),
     (("azure", "minimal"), "return_token_ids", True, "the responses of this API cannot show it"),
     (("minimal",), "return_tokens_as_token_ids", True, "the responses of this API cannot show it"),

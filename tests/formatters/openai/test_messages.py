@@ -26,7 +26,7 @@ def conversation(*messages: Any, **given: Any) -> Conversation:
     return made.prompt
 
 
-SEEN = "'text' or 'image_url' or 'audio_url' or 'input_audio' or 'video_url'"
+SEEN = "'text' or 'image_url' or 'audio_url' or 'input_audio' or 'video_url' or 'image_embeds'"
 SAME: list[dict[str, Any]] = [
     {"role": "system", "content": "Be brief."},
     {"role": "developer", "content": "Be brief.", "name": "dev"},
@@ -40,6 +40,7 @@ SAME: list[dict[str, Any]] = [
             {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}},
             {"type": "audio_url", "audio_url": {"url": "data:audio/wav;base64,AAAA"}},
             {"type": "video_url", "video_url": {"url": "https://example.com/a.mp4"}},
+            {"type": "image_embeds", "image_embeds": "AAAA"},
         ],
     },
     {"role": "assistant", "content": "hello"},
@@ -153,7 +154,19 @@ FAULTS: list[tuple[Any, type[LmiError], str]] = [
             UnsupportedError,
             f"messages[1].content[0].type: expected {SEEN} from the role 'user', got '{kind}'",
         )
-        for kind in ("image_embeds", "audio_embeds", "prompt_embeds")
+        for kind in ("audio_embeds", "prompt_embeds")
+    ),
+    *(
+        (
+            _parts({"type": "image_embeds", "image_embeds": given}),
+            PayloadError,
+            f"messages[1].content[0].image_embeds{told}",
+        )
+        for given, told in (
+            ({}, ": expected a tensor in base64, or an object of such, got {}"),
+            (None, ": expected"),
+            ({"a": 5}, ".a: expected a non-empty string, got 5"),
+        )
     ),
     (
         _parts({"type": "audio_url", "audio_url": None, "uuid": "x"}),

@@ -13,8 +13,8 @@ from typing import Any
 
 from ..models.vision import STRING_TEMPLATE, copy_tokenizer
 
-EDGE, PATCH, LONGEST = 56, 14, 2048
-"""Pixels of a frame's edges, and of a patch's; tokens of a prompt and its answer."""
+EDGE, PATCH, LONGEST, HIDDEN = 56, 14, 2048, 128
+"""Pixels of a frame's edges, and of a patch's; tokens of a prompt and its answer; numbers of a token's embedding."""
 TOKENS = (EDGE // PATCH // 2) ** 2
 """Of a frame in the prompt."""
 IMAGE, VIDEO = "<IMG_CONTEXT>", "<video>"
@@ -64,7 +64,7 @@ def build(directory: Path, demo_model: Path) -> Path:
         text_config={
             "model_type": "qwen2",
             "vocab_size": 704,
-            "hidden_size": 128,
+            "hidden_size": HIDDEN,
             "intermediate_size": 256,
             "num_hidden_layers": 2,
             "num_attention_heads": 4,

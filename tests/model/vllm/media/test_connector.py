@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import base64
+import io
+import json
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from lmi.model.vllm.media.connector import use_connector
 
@@ -37,7 +40,7 @@ def model(
     kind: str = request.param
     folder = tmp_path_factory.mktemp(kind)
     built = MADE[kind].build(folder / "built", demo_model)
-    given = make_settings(model_directory(built, folder / "model", {}), **OPTIONS)
+    given = make_settings(model_directory(built, folder / "model", {}), **OPTIONS, enable_mm_embeds="true")
     backend = in_process(given)
     yield kind, backend, given
     backend.close()
@@ -67,9 +70,19 @@ def vllms(core: Any, given: Conversation, monkeypatch: pytest.MonkeyPatch) -> An
 
     monkeypatch.setitem(MEDIA_CONNECTOR_REGISTRY.name2class, "http", MediaConnector)
     messages: Any = [*given.messages]
-    asked = ChatCompletionRequest(model="m", messages=messages, seed=None)
-    params = asked.build_chat_params(None, "auto").with_defaults({"tokenize": False})
-    _, (prompt,) = core.renderer.render_chat([asked.messages], params, asked.build_tok_params(core.model_config))
+    processing = given.processor_arguments or None
+    asked = ChatCompletionRequest(
+        model="m",
+        messages=messages,
+        seed=None,
+        mm_processor_kwargs=processing,
+        media_io_kwargs=given.reader_arguments or None,
+    )
+    params = asked.build_chat_params(None, "auto")
+    params = params.with_defaults({"tokenize": False}, default_mm_processor_kwargs=processing)
+    extras = {"mm_processor_kwargs": processing} if processing else None
+    tokenize = asked.build_tok_params(core.model_config)
+    _, (prompt,) = core.renderer.render_chat([asked.messages], params, tokenize, prompt_extras=extras)
     return prompt
 
 
@@ -97,11 +110,148 @@ def test_prompts_are_those_of_vllms_server(model: tuple[str, Any, Any], monkeypa
         assert str(ours["mm_placeholders"]) == str(theirs["mm_placeholders"])
 
 
+ARGUMENTS: dict[str, tuple[dict[str, Any], ...]] = {
+    "audio": ({"processor_arguments": {"truncation": False}},),
+    "video": (
+        {"reader_arguments": {"video": {"num_frames": 3}}},
+        {"processor_arguments": {"do_normalize": False}},
+    ),
+}
+"""A request's own, by kind."""
+
+
+def test_prompts_by_a_requests_own_arguments(model: tuple[str, Any, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing of what is made of a file is another request's."""
+    kind, backend, given = model
+    use_connector()
+    chat = ChatRenderer(backend.core, given)
+    content = ("What?", two(kind)[1])
+    plain = chat.render(chat.request(conversation(kind, *content)), files(kind, *content), whole=True)
+    for arguments in ARGUMENTS[kind]:
+        asked = replace(conversation(kind, *content), **arguments)
+        with monkeypatch.context() as patched:
+            theirs = vllms(backend.core, asked, patched)
+        ours = chat.render(chat.request(asked), files(kind, *content), whole=True)
+        assert [*ours["prompt_token_ids"]] == [*theirs["prompt_token_ids"]]
+        assert ours["mm_hashes"] == theirs["mm_hashes"] != plain["mm_hashes"]
+
+
+def tensor(*size: int, seed: int = 0) -> bytes:
+    """A file of numbers, as clients of vLLM's server make it."""
+    import torch
+
+    file = io.BytesIO()
+    torch.save(torch.randn(*size, generator=torch.Generator().manual_seed(seed)), file)
+    return base64.b64encode(file.getvalue())
+
+
+def embedded(*content: str | bytes | dict[str, str]) -> Conversation:
+    """Of texts, and of embeddings of images."""
+    parts: list[dict[str, Any]] = [
+        {"type": "text", "text": one}
+        if isinstance(one, str)
+        else {"type": "image_embeds", "image_embeds": one.decode() if isinstance(one, bytes) else one}
+        for one in content
+    ]
+    return Conversation(messages=({"role": "user", "content": parts},))
+
+
+def embeds(*content: str | bytes | dict[str, str]) -> list[MediaFile]:
+    given = [one if isinstance(one, bytes) else json.dumps(one).encode() for one in content if not isinstance(one, str)]
+    return [MediaFile(data, f"file {number}", "image_embeds") for number, data in enumerate(given)]
+
+
+def test_embeddings_of_images(model: tuple[str, Any, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A prompt, with those of two images, is that of vLLM's server; who sends others gets another answer."""
+    kind, backend, given = model
+    if kind == "audio":
+        assert not backend.info.image_embeds
+        return
+    assert backend.info.image_embeds == backend.info.images
+    use_connector()
+    chat = ChatRenderer(backend.core, given)
+    size = (video_chat.TOKENS, video_chat.HIDDEN)
+    first, other = tensor(*size), tensor(*size, seed=1)
+    for content in (("What?", first), (first, "a", other, "b")):
+        asked = embedded(*content)
+        with monkeypatch.context() as patched:
+            theirs = vllms(backend.core, asked, patched)
+        ours = chat.render(chat.request(asked), embeds(*content), whole=True)
+        assert [*ours["prompt_token_ids"]] == [*theirs["prompt_token_ids"]]
+        assert ours["mm_hashes"] == theirs["mm_hashes"]
+    answers = [answered(backend, embedded("What?", one), embeds(one)) for one in (first, other, first)]
+    assert answers[0] == answers[2] != answers[1]
+
+
+def test_embeddings_of_several_tensors(model: tuple[str, Any, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some models (Qwen2-VL) want more than one: their processors get what vLLM's server hands them."""
+    kind, backend, given = model
+    if kind == "audio":
+        return
+    use_connector()
+    tensors = {"image_embeds": tensor(4, 3).decode(), "image_grid_thw": tensor(3, seed=1).decode()}
+    handed: list[Any] = []
+
+    def keep(_: Any, prompt: Any, *others: Any, **more: Any) -> Any:
+        handed.append(prompt["multi_modal_data"])
+        raise NotImplementedError
+
+    chat = ChatRenderer(backend.core, given)
+    asked = embedded("a", tensors)
+    monkeypatch.setattr(type(backend.core.renderer), "process_for_engine", keep)
+    with pytest.raises(NotImplementedError), monkeypatch.context() as patched:
+        vllms(backend.core, asked, patched)
+    with pytest.raises(ParameterError):
+        chat.render(chat.request(asked), embeds(tensors))
+    theirs, ours = (one["image"] for one in handed)
+    assert theirs.keys() == ours.keys() == tensors.keys()
+    assert all((theirs[name] == ours[name]).all() for name in tensors)
+
+
+def test_embeddings_that_no_model_takes(model: tuple[str, Any, Any]) -> None:
+    kind, backend, given = model
+    if kind == "audio":
+        return
+    chat = ChatRenderer(backend.core, given)
+    for bad in (
+        b"AAAA",
+        b"not base64",
+        tensor(video_chat.TOKENS, 5),
+        tensor(3),
+        {"image_embeds": "AAAA"},
+        {"pixels": tensor(video_chat.TOKENS, video_chat.HIDDEN).decode()},
+    ):
+        with pytest.raises(ParameterError) as caught:
+            chat.render(chat.request(embedded("a", bad)), embeds(bad))
+        assert caught.value.param == "file 0"
+    assert said(model, "What?", two(kind)[0])
+
+
+def test_arguments_that_are_refused_are_named(model: tuple[str, Any, Any]) -> None:
+    """Of 0.26 a processor raises TypeError for some (size), of 0.32 ValueError."""
+    kind, backend, given = model
+    chat = ChatRenderer(backend.core, given)
+    content = ("What?", two(kind)[0])
+    bad: dict[str, tuple[str, dict[str, Any]]] = {
+        "audio": ("prompt.processor_arguments", {"processor_arguments": {"sampling_rate": 8000}}),
+        "video": ("file 0", {"reader_arguments": {"video": {"num_frames": "many"}}}),
+    }
+    field, arguments = bad[kind]
+    with pytest.raises(ParameterError) as caught:
+        chat.render(chat.request(replace(conversation(kind, *content), **arguments)), files(kind, *content))
+    assert caught.value.param == field
+    assert said(model, *content)
+
+
 def said(model: tuple[str, Any, Any], *content: str | bytes) -> str:
     kind, backend, _ = model
+    return answered(backend, conversation(kind, *content), files(kind, *content))
+
+
+def answered(backend: Any, prompt: Conversation, given: list[MediaFile]) -> str:
     sampling = Sampling(temperature=0.0, max_tokens=8)
-    asked = Generation(request_id="test", prompt=conversation(kind, *content), sampling=sampling, overflow="refuse")
-    prepared = backend.prepare(1, asked, files(kind, *content))
+    asked = Generation(request_id="test", prompt=prompt, sampling=sampling, overflow="refuse")
+    prepared = backend.prepare(1, asked, given)
     backend.add(prepared)
     text = ""
     while backend.busy:
