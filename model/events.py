@@ -142,6 +142,8 @@ class Started(msgspec.Struct, array_like=True, frozen=True, tag="s", omit_defaul
     """The prompt's tokens, where Generation.prompt_ids asked for them."""
     recording: Recording | None = None
     """Of Generation.transcription."""
+    decoding: float = 0.0
+    """Seconds that decoding its media took."""
 
 
 class Delta(msgspec.Struct, array_like=True, frozen=True, tag="d", omit_defaults=True):

@@ -136,6 +136,7 @@ class Exposition:
                     "From a request to the end of a successful response.",
                     metrics.duration,
                 ),
+                ("lmi_media_decoding_seconds", "Time that decoding a request's media took.", metrics.decoding),
             )
         )
 

@@ -80,6 +80,8 @@ class Metrics:
         self.inter_token = Histogram(TOKEN_SECONDS)
         self.per_token = Histogram(TOKEN_SECONDS)
         self.duration = Histogram(DURATION_SECONDS)
+        self.decoding = Histogram(FIRST_SECONDS)
+        """Of the media of a request."""
         self.step_time = 0.0
         """When the step began that is being handed out; 0 if no stream has got anything of it."""
         self.previous_step_time = -1.0
@@ -152,6 +154,8 @@ class Metrics:
         self.cached_tokens += meter.cached_tokens
         self.generated_tokens += meter.generated_tokens
         self.dropped_characters += meter.dropped_characters
+        if meter.decoding:
+            self.decoding.add(meter.decoding)
         if meter.first:
             self.first.add(meter.first - meter.begun)
         if outcome == "ok":
@@ -184,6 +188,7 @@ class RequestStats:
         "begun",
         "body",
         "cached_tokens",
+        "decoding",
         "dropped_characters",
         "ended",
         "first",
@@ -213,6 +218,7 @@ class RequestStats:
         self.ended = 0.0
         self.streamed = False
         self.audio_seconds = 0.0
+        self.decoding = 0.0
         self.prompt_tokens = 0
         self.cached_tokens = 0
         self.generated_tokens = 0
@@ -243,6 +249,7 @@ class RequestStats:
         elif type(event) is Started:
             self.prompt_tokens += event.prompt_tokens
             self.cached_tokens += event.cached_tokens
+            self.decoding += event.decoding
             if event.recording is not None:
                 self.audio_seconds += event.recording.seconds
 

@@ -22,7 +22,7 @@ from ..text.template_messages import KINDS, media_in
 from .url_policy import MediaError
 
 __all__ = [
-    "AUDIO", "EMBEDS", "WORDS", "Budget", "MediaFile", "MediaPart", "called", "data_url_bytes", "is_data_url",
+    "AUDIO", "EMBEDS", "FRAMES", "WORDS", "Budget", "MediaFile", "MediaPart", "called", "data_url_bytes", "is_data_url",
     "media_parts", "parts_of", "without_media",
 ]  # fmt: skip
 
@@ -39,6 +39,9 @@ NOUNS: dict[MediaKind, str] = {"image": "an image", "audio": "audio", "video": "
 
 AUDIO = "transcription.audio"
 """The path of what is to be written down, file or URL."""
+
+FRAMES = "data:video/jpeg;base64,"
+"""How a video begins whose frames are JPEG files in base64, with commas between them."""
 
 PIECE = 1 << 20
 """Characters of base64 that are decoded at once; a multiple of 4."""
@@ -62,15 +65,26 @@ class MediaPart:
         """Whether nothing of it is to be fetched."""
         return bool(self.data) or self.kind == EMBEDS or is_data_url(self.url)
 
+    @property
+    def is_frames(self) -> bool:
+        """Whether it is a video that comes as its frames (FRAMES)."""
+        return self.kind == "video" and self.url[: len(FRAMES)].lower() == FRAMES
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(slots=True)
 class MediaFile:
-    """An image, audio or a video, not yet decoded."""
+    """An image, audio or a video that is to be decoded."""
 
     data: bytes
     field: str
     """Its path in a Generation, for errors about it."""
     kind: MediaKind = "image"
+    frames: bool = False
+    """Whether `data` is what stands after FRAMES."""
+    ended: threading.Event | None = None
+    """Set once nobody waits for it any more."""
+    seconds: float = 0.0
+    """What decoding it has taken."""
 
 
 class Budget:
@@ -164,7 +178,7 @@ def data_url_bytes(url: str, budget: Budget, wanted: MediaKind = "image") -> byt
         raise MediaError(f"expected a data URL of {called(wanted)}, as {form}, got {kind[:60]!r}")
     start, end = comma + 1, len(url)
     budget.take((end - start) // 4 * 3 - url.count("=", max(start, end - 2)))
-    refused = MediaError("expected base64 after the comma of the data URL")
+    refused = MediaError("expected data in base64 (RFC 4648), got something else")
     # Padding alone is no base64 either, whatever Python 3.10 makes of it.
     if url.find("=", start, max(end - 2, start + 1)) >= 0:
         raise refused

@@ -34,6 +34,7 @@ from ..media.images import check_image
 from ..media.parts import (
     AUDIO,
     EMBEDS,
+    FRAMES,
     WORDS,
     Budget,
     MediaFile,
@@ -217,7 +218,8 @@ class RequestPreparer:
 
     def _prepare(self, pending: _Pending) -> None:
         files = [
-            MediaFile(_bytes(pending, index, part), part.field, part.kind) for index, part in enumerate(pending.parts)
+            MediaFile(_bytes(pending, index, part), part.field, part.kind, part.is_frames, pending.ended)
+            for index, part in enumerate(pending.parts)
         ]
         for file in files:
             if file.kind == "image":
@@ -268,9 +270,10 @@ def _bytes(pending: _Pending, index: int, part: MediaPart) -> bytes:
         if part.data:
             budget.take(len(part.data))
             return part.data
-        if part.kind == EMBEDS:
-            budget.take(len(part.url) // 4 * 3)
-            return part.url.encode()
+        if part.kind == EMBEDS or part.is_frames:
+            text = part.url[len(FRAMES) :] if part.is_frames else part.url
+            budget.take(len(text) // 4 * 3)
+            return text.encode()
         return data_url_bytes(part.url, budget, part.kind)
     except MediaError as error:
         raise ParameterError.because(Fault(part.field, f"{error}")) from None

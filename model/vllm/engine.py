@@ -138,7 +138,7 @@ class VllmEngine:
             return
         group = SequenceGroup(
             number, generation, prepared.sampling, prepared.prompt_ids, self._tokenizer, self._ends, self._longest,
-            prepared.guide, prepared.recording,
+            prepared.guide, prepared.recording, sum(file.seconds for file in prepared.images),
         )  # fmt: skip
         if (beams := generation.sampling.beams) is not None:
             self._beams.add(group, beams, prepared)

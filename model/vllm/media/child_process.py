@@ -20,6 +20,8 @@ from .decoding import Job
 __all__ = ["Decoders"]
 
 PRELOADED = f"{__package__}.preloaded"
+POLL_INTERVAL_S = 0.25
+"""Seconds between two looks whether anybody still waits for a file."""
 WARM = 60.0
 """Seconds that a first file waits for the process from which the others are forked: it imports vLLM."""
 
@@ -50,8 +52,8 @@ class Decoders:
                 process.join(WARM)
                 self._warm = True
 
-    def decode(self, job: Job, data: bytes) -> Any:
-        """What vLLM makes of the file; raises MediaError."""
+    def decode(self, job: Job, data: bytes, ended: threading.Event | None = None) -> Any:
+        """What vLLM makes of the file; raises MediaError, also once `ended` is set."""
         self.warm_up()
         ours, theirs = self._context.Pipe(duplex=False)
         limited = replace(job, memory=self._memory, seconds=self._seconds)
@@ -65,9 +67,12 @@ class Decoders:
         finally:
             theirs.close()
         try:
-            if not ours.poll(max(0.0, ends - time.monotonic())):
-                limit = f"{self._seconds:g} seconds (option.media_decode_timeout)"
-                raise MediaError(f"the {job.kind} could not be decoded within {limit}")
+            while not ours.poll(min(POLL_INTERVAL_S, max(0.0, ends - time.monotonic()))):
+                if ended is not None and ended.is_set():
+                    raise MediaError("its request has ended")
+                if time.monotonic() >= ends:
+                    limit = f"{self._seconds:g} seconds (option.media_decode_timeout)"
+                    raise MediaError(f"the {job.kind} could not be decoded within {limit}")
             decoded, reason = ours.recv()
         except (EOFError, OSError):
             raise MediaError(f"the {job.kind} cannot be decoded: what reads it has failed") from None

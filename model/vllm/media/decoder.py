@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -72,7 +73,7 @@ class MediaDecoder:
     def pieces(self, file: MediaFile, cut: Cut) -> list[Any]:
         """The samples of audio that is to be written down, cut as vLLM's server cuts it; raises ParameterError."""
         job = Job("audio", cut=cut, longest=self._rules.max_audio_seconds)
-        pieces: list[Any] = self._read(file, lambda: self._heard(job, file.data))
+        pieces: list[Any] = self._read(file, partial(self._heard, job, file))
         return pieces
 
     def decode(self, files: Iterable[MediaFile], given: Arguments | None = None) -> list[Any]:
@@ -90,12 +91,13 @@ class MediaDecoder:
         """What is heard in the videos, by their places; raises ParameterError."""
         job = Job("audio", self._arguments, longest=self._rules.max_audio_seconds)
         return {
-            place: self._read(file, partial(self._heard, job, file.data))
+            place: self._read(file, partial(self._heard, job, file))
             for place, file in enumerate(files)
             if file.kind == "video"
         }
 
     def _read(self, file: MediaFile, read: Callable[[], Any]) -> Any:
+        begun = time.perf_counter()
         try:
             return read()
         except MemoryError:
@@ -106,31 +108,36 @@ class MediaDecoder:
         except Exception as error:
             reason = one_line(str(error))[:200]
             raise ParameterError.because(Fault(file.field, f"the {file.kind} cannot be decoded: {reason}")) from error
+        finally:
+            file.seconds += time.perf_counter() - begun
 
     def _decode(self, file: MediaFile, pixels: Budget, arguments: Arguments) -> Any:
         if file.kind == "image":
             given = {"image_mode": "RGB", **arguments.get("image", {})}
             return part("vllm.multimodal.media.image:ImageMediaIO")(**given).load_bytes(file.data)
         if file.kind == EMBEDS:
-            return self._embedded(file.data)
+            return self._embedded(file)
         if file.kind == "audio":
-            return self._heard(Job("audio", arguments, longest=self._rules.max_audio_seconds), file.data)
+            return self._heard(Job("audio", arguments, longest=self._rules.max_audio_seconds), file)
         assert self._decoders is not None
-        decoded = self._decoders.decode(Job("video", arguments, self._processor), file.data)
+        job = Job("video", arguments, self._processor, frames=file.frames)
+        decoded = self._decoders.decode(job, file.data, file.ended)
         # vLLM 0.32 keeps the bytes beside the frames.
         frames, _ = getattr(decoded, "media", decoded)
         pixels.take(frames.size // 3)
         return decoded
 
-    def _embedded(self, data: bytes) -> dict[str, Any]:
+    def _embedded(self, file: MediaFile) -> dict[str, Any]:
         """Tensors by their names, of which a single one has none."""
         assert self._decoders is not None
-        tensors: dict[str, Any] = import_module("safetensors.torch").load(self._decoders.decode(Job(EMBEDS), data))
+        tensors: dict[str, Any] = import_module("safetensors.torch").load(
+            self._decoders.decode(Job(EMBEDS), file.data, file.ended)
+        )
         return tensors
 
-    def _heard(self, job: Job, data: bytes) -> Any:
+    def _heard(self, job: Job, file: MediaFile) -> Any:
         assert self._decoders is not None
-        heard = self._decoders.decode(job, data)
+        heard = self._decoders.decode(job, file.data, file.ended)
         if not len(heard[0]):
             raise MediaError("expected audio that lasts, got none")
         return heard

@@ -61,6 +61,8 @@ class Job:
     """The class of the model's video processor, by which vLLM chooses how frames are picked."""
     cut: Cut | None = None
     """Of audio that is to be written down; None: the samples are wanted as they are."""
+    frames: bool = False
+    """Whether the data are a video's frames (FRAMES)."""
     longest: int | None = None
     """Seconds that an audio may last; None: what vLLM's environment variable says."""
     memory: int = 0
@@ -137,7 +139,7 @@ def _decoded(job: Job, data: bytes) -> Any:
 
         def load_from_url(self, url: str, media_io: Any, **_: Any) -> Any:
             del url
-            return media_io.load_bytes(data)
+            return media_io.load_base64("video/jpeg", data.decode()) if job.frames else media_io.load_bytes(data)
 
     if job.cut is not None:
         return _pieces(job.cut, data)

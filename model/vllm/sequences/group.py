@@ -23,6 +23,7 @@ class SequenceGroup:
         "_longest",
         "_size",
         "_weight",
+        "decoding",
         "ends",
         "generation",
         "guide",
@@ -47,6 +48,7 @@ class SequenceGroup:
         longest: int,
         guide: Guide | None = None,
         recording: Recording | None = None,
+        decoding: float = 0.0,
     ) -> None:
         """`sampling` is the generation's, with what its chat template asks for; `ends` are the ids with which the model
         ends; an answer that is not streamed may come to `longest` bytes (text/response_limit.py).
@@ -61,6 +63,8 @@ class SequenceGroup:
         """What their texts must match."""
         self.recording = recording
         """Of audio that is written down: its pieces are the sequences."""
+        self.decoding = decoding
+        """Seconds that decoding the media took."""
         self.running: set[str] = set()
         """By their vLLM requests' names."""
         self.started = False
@@ -100,7 +104,7 @@ class SequenceGroup:
         shown = tuple(ids) if self.generation.prompt_ids else ()
         yield Started(
             len(ids), prompt.cached_tokens, tuple(tokens), text, tuple(ranks), prompt_ids=shown,
-            recording=self.recording,
+            recording=self.recording, decoding=self.decoding,
         )  # fmt: skip
 
     def count(self, tokens: int) -> None:

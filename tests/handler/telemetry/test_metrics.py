@@ -122,6 +122,16 @@ def test_seconds_of_audio(bench: Bench) -> None:
     assert bench.samples()["lmi_audio_seconds_total", ()] == 2.5
 
 
+def test_the_time_of_decoding(bench: Bench) -> None:
+    """Of requests that have media."""
+    for number, seconds in enumerate((0.3, 0.0, 7.0)):
+        bench.open()
+        bench.engine.say(number, Started(7, decoding=seconds), Delta(0, "a", finish=Finish("eos")))
+    samples = bench.samples()
+    assert samples["lmi_media_decoding_seconds_count", ()] == 2
+    assert samples["lmi_media_decoding_seconds_sum", ()] == pytest.approx(7.3)
+
+
 def test_the_exposition(bench: Bench) -> None:
     bench.open()
     bench.engine.say(0, Started(7))

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import queue
 import threading
 from typing import Any
 
 import msgspec
 
+from ...kit.api.conversation import Media
 from ...kit.api.engine import RequestPreparer
+from ...kit.api.errors import RequestError
 from ...kit.api.options import MediaRules
 from ...kit.api.types import Conversation, EngineInfo, Generation, Message, Sampling, StructuredOutput
 from ...kit.rows import each_row
@@ -24,9 +27,10 @@ class _Backend:
     def __init__(self) -> None:
         self.info = EngineInfo(engine="e", version="0", context=256)
         self.thread: threading.Thread | None = None
+        self.files: Any = ()
 
     def prepare(self, number: int, generation: Generation, images: Any = ()) -> int:
-        self.thread = threading.current_thread()
+        self.thread, self.files = threading.current_thread(), images
         return number
 
 
@@ -63,3 +67,68 @@ def test_threads(generation: Generation, at_once: bool) -> None:
     assert done.is_set() or not at_once
     assert done.wait(30)
     assert (backend.thread is threading.current_thread()) == at_once
+
+
+def media(kind: Any, url: str) -> Conversation:
+    return Conversation(messages=(Message("user", (Media(kind, url),)),))
+
+
+@each_row(
+    ("prompt", "limits", "data", "frames"),
+    [
+        (media("audio", "data:audio/wav;base64,AAAA"), {"audio": 1}, bytes(3), False),
+        (media("video", "data:video/mp4;base64,AAAA"), {"video": 1}, bytes(3), False),
+        # Frames that the client has picked, and tensors, are read where they are decoded.
+        (media("video", "data:video/JPEG;base64,AAAA,AAAA"), {"video": 1}, b"AAAA,AAAA", True),
+        (media("image_embeds", "AAAA"), {"image_embeds": 1}, b"AAAA", False),
+        (media("image_embeds", '{"a":"AAAA"}'), {"image_embeds": 1}, b'{"a":"AAAA"}', False),
+    ],
+)
+def test_what_is_handed_on(prompt: Conversation, limits: dict[str, int], data: bytes, frames: bool) -> None:
+    backend, told = _Backend(), queue.SimpleQueue[Any]()
+    backend.info = msgspec.structs.replace(backend.info, **limits)
+    shape: Any = backend
+
+    def ready(*arguments: Any) -> None:
+        told.put(arguments)
+
+    preparer = RequestPreparer(shape, MediaRules(), 0.0, ready, ready, ready)
+    preparer.take(1, _of(prompt))
+    assert told.get(timeout=30) == (1, 1, None)
+    (file,) = backend.files
+    assert (file.data, file.frames) == (data, frames)
+    assert not file.ended.is_set()
+    # A model that takes none, and too much of it.
+    for info, rules in (
+        (EngineInfo(engine="e", version="0", context=256), MediaRules()),
+        (backend.info, MediaRules(max_audio_bytes=2, max_video_bytes=2, max_bytes=2)),
+    ):
+        backend.info = info
+        RequestPreparer(shape, rules, 0.0, ready, ready, ready).take(2, _of(prompt))
+        number, error = told.get(timeout=30)
+        assert number == 2
+        assert isinstance(error, RequestError)
+        assert str(error.param).startswith("prompt.messages[0].content[0]")
+
+
+def test_a_request_that_is_dropped_has_ended() -> None:
+    """What decodes its files ends."""
+    backend = _Backend()
+    begun, go_on = threading.Event(), threading.Event()
+
+    def prepare(number: int, generation: Generation, images: Any = ()) -> int:
+        backend.files = images
+        begun.set()
+        go_on.wait(30)
+        return number
+
+    backend.info = msgspec.structs.replace(backend.info, audio=1)
+    shape: Any = backend
+    shape.prepare = prepare
+    told: list[Any] = []
+    preparer = RequestPreparer(shape, MediaRules(), 0.0, *(lambda *it: told.append(it),) * 3)
+    preparer.take(1, _of(media("audio", "data:audio/wav;base64,AAAA")))
+    assert begun.wait(30)
+    preparer.drop([1])
+    assert backend.files[0].ended.is_set()
+    go_on.set()

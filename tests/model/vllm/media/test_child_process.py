@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -66,6 +67,14 @@ def test_frames_of_a_video(decoders: Decoders, form: str, arguments: dict[str, A
     pictures, facts = getattr(decoded, "media", decoded)
     assert pictures.shape == (frames, 48, 64, 3)
     assert facts["total_num_frames"] == 40
+
+
+def test_nobody_waits_for_what_has_ended(decoders: Decoders) -> None:
+    """A request that was aborted: its file is not decoded to the end."""
+    ended = threading.Event()
+    ended.set()
+    with pytest.raises(MediaError, match="its request has ended"):
+        decoders.decode(HOURS, silence(3 * 3600), ended)
 
 
 BROKEN: dict[str, tuple[DecodingJob, Callable[[], bytes], str]] = {

@@ -22,7 +22,7 @@ from ....kit.api.types import Conversation, Generation, MediaFile, Sampling
 from ....kit.engines.start import in_process
 from ....kit.hosts.host import model_directory
 from ....kit.media import audio_chat, video_chat
-from ....kit.media.films import clip
+from ....kit.media.films import clip, jpeg_frames
 from ....kit.media.sounds import encoded, noise, sine, tone
 
 pytestmark = pytest.mark.engine
@@ -134,6 +134,25 @@ def test_prompts_by_a_requests_own_arguments(model: tuple[str, Any, Any], monkey
         ours = chat.render(chat.request(asked), files(kind, *content), whole=True)
         assert [*ours["prompt_token_ids"]] == [*theirs["prompt_token_ids"]]
         assert ours["mm_hashes"] == theirs["mm_hashes"] != plain["mm_hashes"]
+
+
+def test_a_video_that_comes_as_its_frames(model: tuple[str, Any, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """As clients of vLLM's server send it, who have picked them."""
+    kind, backend, given = model
+    if kind == "audio":
+        return
+    use_connector()
+    chat = ChatRenderer(backend.core, given)
+    for arguments in ({}, {"reader_arguments": {"video": {"num_frames": 2}}}):
+        url = jpeg_frames(5)
+        part = {"type": "video_url", "video_url": {"url": url}}
+        asked = Conversation(messages=({"role": "user", "content": [part]},), **arguments)
+        with monkeypatch.context() as patched:
+            theirs = vllms(backend.core, asked, patched)
+        file = MediaFile(url.partition(",")[2].encode(), "file 0", "video", frames=True)
+        ours = chat.render(chat.request(asked), [file], whole=True)
+        assert [*ours["prompt_token_ids"]] == [*theirs["prompt_token_ids"]]
+        assert ours["mm_hashes"] == theirs["mm_hashes"]
 
 
 def tensor(*size: int, seed: int = 0) -> bytes:
