@@ -89,7 +89,7 @@ def detect(payload: Payload, request: Request, settings: Settings, user_dialects
     explicit = explicit_dialect(request, settings, user_dialects)
     if explicit is not None:
         return explicit
-    if holds_file(request):
+    if holds_file(request.headers):
         return OF_FILES
     known = (*user_dialects, *DIALECTS)
     for candidate in known:
@@ -163,7 +163,7 @@ def _check_query(request: Request, user_dialects: Sequence[Dialect] = ()) -> Non
 
 def read_body(request: Request) -> Payload:
     """The fields that a request carries, in a JSON object or in a form; raises RequestError."""
-    if holds_file(request) and (read := (way_of(request).dialect or OF_FILES).read_file) is not None:
+    if holds_file(request.headers) and (read := (way_of(request).dialect or OF_FILES).read_file) is not None:
         return read(request)
     check_content_type(request)
     return read_json(request.body)
@@ -227,7 +227,7 @@ def receive(
                 dialect = detect(payload, request, settings, user_dialects)
             raise mistaken
         dialect = detect(payload, request, settings, user_dialects)
-        if dialect.read_file is None and holds_file(request) and dialect in DIALECTS:
+        if dialect.read_file is None and holds_file(request.headers) and dialect in DIALECTS:
             check_content_type(request)
         way = way_of(request, user_dialects)
         parse = (way.dialect is dialect and way.route and way.route.parse) or dialect.parse
@@ -247,7 +247,7 @@ def receive(
         call = hooks.ready(call, dialect, payload, request, settings)
         return replace(call, dialect=dialect.name)
     except (RequestError, UserCodeError, AdapterError) as error:
-        usual = OF_FILES if holds_file(request) else fallback(settings)
+        usual = OF_FILES if holds_file(request.headers) else fallback(settings)
         return _refused(dialect or usual, error, payload, request, settings)
     except NotReadyError:
         raise

@@ -14,15 +14,16 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 from ..formatters import Request
+from ..formatters.common.json_body import holds_file
 from ..model.engine import Engine
 from ..model.errors import LmiError, OverloadedError, TimeLimitError, TooLargeError
 from ..model.options import Settings
 
-__all__ = ["Admission", "Expiring"]
+__all__ = ["Admission", "Expiring", "longest_body", "too_large"]
 
 log = logging.getLogger(__name__)
 
@@ -44,6 +45,7 @@ class Admission:
     """The limits of one service, and what is open in it. For any thread."""
 
     def __init__(self, settings: Settings, engine: Engine) -> None:
+        self._settings = settings
         self._limits = settings.limits
         self._running = settings.max_rolling_batch_size
         self._engine = engine
@@ -70,10 +72,10 @@ class Admission:
 
     def refusal(self, request: Request) -> LmiError | None:
         """Why the request is refused, if it is. Its body has not been read."""
-        limits = self._limits
+        limits, longest = self._limits, longest_body(self._settings, request.headers)
         size = len(request.body) + (sum(len(value) for _, value in request.form) if request.form else 0)
-        if size > limits.max_body_bytes:
-            return too_large(limits.max_body_bytes, size)
+        if size > longest:
+            return too_large(longest, size)
         # Requests with several prompts, and those that are still with user code: either number may be higher.
         busy = max(self.open, self._engine.running)
         if busy < self._running + limits.max_queued_requests:
@@ -133,6 +135,16 @@ def _expire(exchange: Expiring, error: LmiError) -> None:
         exchange.expire(error)
     except Exception:
         log.exception("request %s could not be ended", exchange.request_id)
+
+
+FRAME = 64 << 10
+"""Bytes that a form may have beside a file."""
+
+
+def longest_body(settings: Settings, headers: Mapping[str, str]) -> int:
+    """Bytes that a body may have. A file costs little beside JSON: one with audio may be as long as audio may be."""
+    longest = settings.limits.max_body_bytes
+    return max(longest, settings.media.max_audio_bytes + FRAME) if holds_file(headers) else longest
 
 
 def too_large(limit: int, given: int | None = None) -> TooLargeError:

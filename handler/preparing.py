@@ -26,6 +26,7 @@ from ..formatters.routing import as_given, way_of
 from ..model.engine import EngineInfo
 from ..model.errors import LmiError, RequestError
 from ..model.options import Settings
+from .admission import longest_body
 from .control import Controller
 from .sessions.requests import Receive, Sessions
 from .threads.prepared import Prepared
@@ -91,7 +92,7 @@ class Preparations:
         """What `prepare` makes of the request with its body decoded."""
         settings = self._service.settings
         try:
-            return prepare(decoded(request, settings.limits.max_body_bytes))
+            return prepare(decoded(request, longest_body(settings, request.headers)))
         except RequestError as error:
             return refusal(error, request, settings)
 

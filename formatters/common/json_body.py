@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from codecs import BOM_UTF8
+from collections.abc import Mapping
 from typing import cast
 
 import msgspec
@@ -29,9 +30,9 @@ __all__ = [
 _decode = msgspec.json.Decoder().decode
 
 
-def holds_file(request: Request) -> bool:
+def holds_file(headers: Mapping[str, str]) -> bool:
     """Whether the body is a form or a file (transcription/file_body.py), and not JSON."""
-    return request.headers.get("content-type", "").lower().startswith((FORM, "audio/", "video/"))
+    return headers.get("content-type", "").lower().startswith((FORM, "audio/", "video/"))
 
 
 FORM = "multipart/form-data"

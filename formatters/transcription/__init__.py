@@ -35,7 +35,7 @@ OTHERS = ("messages", "inputs", "input", "query")
 
 def parse(payload: Payload, request: Request, settings: Settings, *, translates: bool = False) -> ParsedRequest:
     """One generation; raises RequestError."""
-    values, names = ROWS.read("", typed(payload) if holds_file(request) else payload, settings)
+    values, names = ROWS.read("", typed(payload) if holds_file(request.headers) else payload, settings)
     form, streams = values["format"], values["stream"]
     timed = form in TIMED
     if streams and timed:

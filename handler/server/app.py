@@ -46,6 +46,7 @@ from ...formatters.base import attributes_of, request_id_of
 from ...formatters.dialect import Way
 from ...formatters.routing import INVOCATIONS
 from ...model.errors import LmiError, OverloadedError, TimeLimitError, TooLargeError, UnavailableError
+from ..admission import longest_body
 from ..exchange import Exchange
 from ..headers import REQUEST_ID_HEADER, headers_of
 from ..model_code import has_hooks
@@ -152,8 +153,8 @@ class LocalServer:
         request = routed(request, self._service.dialects)
         way = request.way
         assert way is not None
-        limits = self._service.settings.limits
-        max_bytes, timeout = limits.max_body_bytes, limits.request_timeout
+        settings = self._service.settings
+        max_bytes, timeout = longest_body(settings, http.headers), settings.limits.request_timeout
         refused = self._refusal(http, request, way)
         # A short body is read first: it decides the dialect of the refusal.
         whole = refused is None or (is_small(http) and not isinstance(refused, TooLargeError))
@@ -191,7 +192,7 @@ class LocalServer:
         """Why the request is not served, as far as that is known without its body."""
         if refused := self._access.refusal(http.headers):
             return refused
-        too_large = refuse_body(http, self._service.settings.limits.max_body_bytes)
+        too_large = refuse_body(http, longest_body(self._service.settings, http.headers))
         if too_large is not None:
             return too_large
         return self._service.refusal(request) if _opens(request, way) else None
@@ -210,7 +211,7 @@ class LocalServer:
         request = routed(request, service.dialects)
         way = request.way
         if (
-            len(body) > settings.limits.max_body_bytes
+            len(body) > longest_body(settings, head.headers)
             or not _opens(request, way)
             or (way.route is not None and request.method not in way.route.methods)
             or self._access.refusal(head.headers) is not None
@@ -287,7 +288,7 @@ def application(service: Service, access: Access | None = None, *, playground: b
     settings = service.settings
     if has_hooks(Path(settings.model_dir), os.environ):
         app = Starlette(routes=routes, middleware=middleware)
-        return hooked(app, counted, server.lifespan, server.serve, access, settings.limits.max_body_bytes)
+        return hooked(app, counted, server.lifespan, server.serve, access, settings)
     app = Starlette(routes=routes, lifespan=server.lifespan, middleware=[counted, *middleware])
     app.state.direct = server
     return app

@@ -28,7 +28,8 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ...model.errors import OptionError
-from ..admission import too_large
+from ...model.options import Settings
+from ..admission import longest_body, too_large
 from ..user_code.loading import on_path, shown
 from .access import Access
 from .connections.connection import KEY
@@ -79,7 +80,7 @@ def hooked(
     lifespan: Callable[..., Any],
     serve: Callable[[Request], Awaitable[Response]],
     access: Access,
-    max_bytes: int,
+    settings: Settings,
 ) -> Starlette:
     """The application with what `load` has found around it; `serve` is our own endpoint of /invocations.
 
@@ -95,7 +96,7 @@ def hooked(
     outer.state.invocations = serve
     found = _Found()
     # Before the library makes the stack of middleware, to which nothing can be added then.
-    outer.add_middleware(_Guard, found=found, access=access, max_bytes=max_bytes)
+    outer.add_middleware(_Guard, found=found, access=access, settings=settings)
     try:
         bootstrap(outer)
     except Exception as error:
@@ -123,11 +124,11 @@ class _Found:
 class _Guard:
     """Judges requests to the hooks' paths, as ours are judged by what serves them."""
 
-    def __init__(self, app: ASGIApp, *, found: _Found, access: Access, max_bytes: int) -> None:
+    def __init__(self, app: ASGIApp, *, found: _Found, access: Access, settings: Settings) -> None:
         self._app = app
         self._found = found
         self._access = access
-        self._max_bytes = max_bytes
+        self._settings = settings
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -142,19 +143,20 @@ class _Guard:
             if path != "/ping" and (refused := self._access.refusal(request.headers)):
                 await Response(refused.message, refused.status, media_type="text/plain")(scope, receive, send)
                 return
-            receive = self._bounded(receive)
+            receive = _bounded(receive, longest_body(self._settings, request.headers))
         await self._app(scope, receive, send)
 
-    def _bounded(self, receive: Receive) -> Receive:
-        size = 0
 
-        async def bounded() -> Message:
-            nonlocal size
-            message = await receive()
-            size += len(message.get("body", b""))
-            if size > self._max_bytes:
-                error = too_large(self._max_bytes)
-                raise HTTPException(error.status, error.message, {"Connection": "close"})
-            return message
+def _bounded(receive: Receive, longest: int) -> Receive:
+    size = 0
 
-        return bounded
+    async def bounded() -> Message:
+        nonlocal size
+        message = await receive()
+        size += len(message.get("body", b""))
+        if size > longest:
+            error = too_large(longest)
+            raise HTTPException(error.status, error.message, {"Connection": "close"})
+        return message
+
+    return bounded

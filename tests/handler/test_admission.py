@@ -245,6 +245,17 @@ def test_body(tmp_path: Path) -> None:
     assert (refused.status, json.loads(refused.body)["error"]["code"]) == (413, "request_too_large")
 
 
+@each_row("kind", ["multipart/form-data; boundary=x", "audio/wav", "Video/MP4"])
+def test_a_file_may_be_as_long_as_audio(tmp_path: Path, kind: str) -> None:
+    """Whatever JSON may be; of a form what stands beside the file, too."""
+    made = place(tmp_path, max_body_bytes="100", max_audio_bytes="1000")
+    most = 1000 + (64 << 10)
+    refusal, headers = made.service.admission.refusal, {"content-type": kind}
+    assert refusal(Request(bytes(most), headers=headers)) is None
+    assert isinstance(refusal(Request(bytes(most + 1), headers=headers)), TooLargeError)
+    assert isinstance(refusal(Request(bytes(most))), TooLargeError)
+
+
 # --- Prompts and tokens ---
 
 

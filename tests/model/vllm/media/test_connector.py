@@ -143,8 +143,9 @@ def test_a_video_that_comes_as_its_frames(model: tuple[str, Any, Any], monkeypat
         return
     use_connector()
     chat = ChatRenderer(backend.core, given)
-    for arguments in ({}, {"reader_arguments": {"video": {"num_frames": 2}}}):
-        url = jpeg_frames(5)
+    url = jpeg_frames(5)
+    given_arguments: tuple[dict[str, Any], ...] = ({}, {"reader_arguments": {"video": {"num_frames": 2}}})
+    for arguments in given_arguments:
         part = {"type": "video_url", "video_url": {"url": url}}
         asked = Conversation(messages=({"role": "user", "content": [part]},), **arguments)
         with monkeypatch.context() as patched:
