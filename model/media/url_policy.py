@@ -5,12 +5,13 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Iterable
 from dataclasses import dataclass
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote, urljoin, urlsplit
 
-__all__ = ["Address", "MediaError", "Target", "allowed", "public"]
+__all__ = ["Address", "MediaError", "Target", "allowed", "joined", "public"]
 
 LONGEST_URL = 8192
 
+_INVALID = "expected a URL with a valid host and port"
 _PATH = "/%:@!$&'()*+,;=~-._"
 _QUERY = _PATH + "?"
 
@@ -43,15 +44,25 @@ def allowed(host: str, domains: Iterable[str]) -> bool:
     return any(domain in {"*", named} or (domain.startswith("*.") and named.endswith(domain[1:])) for domain in domains)
 
 
+def joined(url: str, location: str) -> str:
+    """Where a redirect from the URL leads; raises MediaError for what is no URL."""
+    try:
+        return urljoin(url, location)
+    except ValueError:
+        raise MediaError(_INVALID) from None
+
+
 @dataclass(frozen=True, slots=True)
 class Target:
     """Where a URL leads."""
 
-    secure: bool
+    scheme: str
     host: str
     """As it is looked up: ASCII, lower case, without brackets."""
-    port: int
+    port: int | None
+    """None: the scheme's own."""
     path: str
+    """With the query."""
     header: str
     """The Host header."""
 
@@ -65,15 +76,16 @@ class Target:
             parts = urlsplit(url)
             port = parts.port
             host = (parts.hostname or "").encode("idna").decode().lower()
-        except (ValueError, UnicodeError):
-            raise MediaError("expected a URL with a valid host and port") from None
+            if port == 0:
+                raise ValueError
+        except ValueError:
+            raise MediaError(_INVALID) from None
         if parts.scheme not in {"http", "https"}:
             raise MediaError(f"expected an http or https URL, got the scheme {parts.scheme[:20]!r}")
         if not host or parts.username is not None or parts.password is not None:
             raise MediaError("expected a URL with a host, and without a user or password in it")
-        secure = parts.scheme == "https"
         header = f"[{host}]" if ":" in host else host
         if port is not None:
             header += f":{port}"
         path = quote(parts.path or "/", safe=_PATH) + (f"?{quote(parts.query, safe=_QUERY)}" if parts.query else "")
-        return cls(secure, host, (443 if secure else 80) if port is None else port, path, header)
+        return cls(parts.scheme, host, port, path, header)

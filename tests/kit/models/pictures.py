@@ -56,6 +56,7 @@ class Site:
     /round                a redirect to itself
     /chunked/NAME, /gzip/NAME, /short/NAME, /garbage
     /drip                 a byte of a header now and then, without end
+    /late                 a redirect to itself, after 0.4 seconds
     /hold/NAME            waits until `release` is set
     """
 
@@ -74,7 +75,7 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         self.site.asked.append(self.path)
         way, _, rest = unquote(urlsplit(self.path).path)[1:].partition("/")
-        answer = getattr(self, f"_{way}", None) if rest or way in {"round", "garbage", "drip"} else None
+        answer = getattr(self, f"_{way}", None) if rest or way in {"round", "garbage", "drip", "late"} else None
         if answer is not None:
             answer(rest)
         else:
@@ -107,6 +108,10 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
 
     def _round(self, _rest: str) -> None:
+        self._to(self.path)
+
+    def _late(self, _rest: str) -> None:
+        self.site.closed.wait(0.4)
         self._to(self.path)
 
     def _chunked(self, rest: str) -> None:

@@ -8,11 +8,16 @@ import shutil
 import socket
 import ssl
 import subprocess
+import sys
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from lmi.model.media.fetch import Fetcher
@@ -41,12 +46,73 @@ def fetch(url: str, most: int = 1 << 20, cancelled: threading.Event | None = Non
     return Fetcher(MediaRules(**given)).fetch(url, budget.take, cancelled or threading.Event())
 
 
-def refused(url: str, most: int = 1 << 20, **rules: Any) -> str:
+def refused(url: str, most: int = 1 << 20, cancelled: threading.Event | None = None, **rules: Any) -> str:
     with pytest.raises(MediaError) as caught:
-        fetch(url, most, **rules)
+        fetch(url, most, cancelled, **rules)
     message = str(caught.value)
     assert "\n" not in message
     return message
+
+
+@dataclass
+class Raw:
+    """A server that has sent the same bytes whatever was asked."""
+
+    port: int
+    got: bytes = b""
+    names: list[str] = field(default_factory=list[str])
+    """Whom clients wanted to speak to, by TLS."""
+
+
+@contextmanager
+def sending(
+    answer: bytes,
+    drip: bytes | None = None,
+    sent: threading.Event | None = None,
+    tls: ssl.SSLContext | None = None,
+    address: str = "127.0.0.1",
+) -> Iterator[Raw]:
+    """A server that sends `answer` to one client, then goes on with `drip`, slowly and without end; None: it closes."""
+    ended = threading.Event()
+
+    def serve() -> None:
+        with suppress(OSError):
+            sock = listener.accept()[0]
+            with tls.wrap_socket(sock, server_side=True) if tls else sock as connection:
+                raw.got = connection.recv(1 << 16)
+                connection.sendall(answer)
+                if sent is not None:
+                    # The client waits for more by then.
+                    ended.wait(0.1)
+                    sent.set()
+                while drip is not None and not ended.wait(0.05):
+                    connection.sendall(drip)
+
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    with socket.create_server((address, 0), family=family) as listener:
+        listener.settimeout(20)
+        raw = Raw(listener.getsockname()[1])
+        if tls is not None:
+            tls.sni_callback = lambda _sock, name, _context: raw.names.append(name)
+        thread = threading.Thread(target=serve)
+        thread.start()
+        try:
+            yield raw
+        finally:
+            ended.set()
+            thread.join()
+
+
+def resolving(monkeypatch: pytest.MonkeyPatch, found: Callable[[], list[tuple[str, int]]]) -> None:
+    """What pictures.example resolves to, called anew for each lookup; all else is looked up as ever."""
+    system = socket.getaddrinfo
+
+    def lookup(host: str, *arguments: Any, **named: Any) -> list[Any]:
+        if host != "pictures.example":
+            return system(host, *arguments, **named)
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", address) for address in found()]
+
+    monkeypatch.setattr(socket, "getaddrinfo", lookup)
 
 
 @each_row(
@@ -67,6 +133,54 @@ def test_a_path_arrives_as_it_was_given(served: tuple[Site, int]) -> None:
     assert site.asked[-1] == "/%C3%B6%2Fb?q=%C3%A4"
 
 
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: image/png\r\n"
+CHUNKED = HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
+
+
+@each_row(
+    ("answer", "body"),
+    [
+        (HEAD + b"Content-Length: 3\r\n\r\nabc", b"abc"),
+        (HEAD + b"content-LENGTH: 3\r\n\r\nabc and more", b"abc"),
+        (HEAD + b"Content-Length: 3, 3\r\n\r\nabc", b"abc"),
+        (HEAD + b"Content-Length: 0\r\n\r\n", b""),
+        (HEAD + b"Content-Encoding: identity\r\n\r\nto the end", b"to the end"),
+        (b"HTTP/1.0" + HEAD[8:] + b"\r\nto the end", b"to the end"),
+        (b"HTTP/1.1 200\r\nContent-Length: 3\r\n\r\nabc", b"abc"),
+        (CHUNKED + b"3\r\nabc\r\n0A;name=value\r\n0123456789\r\n0\r\nTrailer: x\r\n\r\n", b"abc0123456789"),
+        (b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nX: y\r\n\r\n" + HEAD + b"\r\nabc", b"abc"),
+        (HEAD + b"X: " + b"x" * 60_000 + b"\r\nContent-Length: 3\r\n\r\nabc", b"abc"),
+    ],
+)
+def test_what_http_allows_is_read(answer: bytes, body: bytes) -> None:
+    with sending(answer) as raw:
+        assert fetch(f"http://127.0.0.1:{raw.port}/") == body
+    with sending(answer) as raw:
+        assert httpx.get(f"http://127.0.0.1:{raw.port}/", trust_env=False).content == body
+
+
+@each_row(
+    "answer",
+    [
+        b"", b"SSH-2.0-OpenSSH_9.6\r\n", b"ICY 200 OK\r\n\r\nabc", b"<html>", HEAD,
+        HEAD + b"Content-Length: 3\r\n\r\nab", HEAD + b"Content-Length: 3\r\nContent-Length: 4\r\n\r\nabcd",
+        HEAD + b"Content-Length: -3\r\n\r\nabc", HEAD + b"Content-Length: three\r\n\r\nabc",
+        HEAD + b"Content-Length: " + b"9" * 5000 + b"\r\n\r\nabc", HEAD + b"Name : value\r\n\r\nabc",
+        HEAD + b"X: a\0b\r\n\r\nabc", HEAD + b"X: " + b"x" * 200_000 + b"\r\n\r\nabc",
+        HEAD + b"X: y\r\n" * 50_000 + b"\r\nabc", HEAD + b"Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
+        CHUNKED, CHUNKED + b"3\r\nabc", CHUNKED + b"3\r\nabc\r\n", CHUNKED + b"3\r\nabcXX0\r\n\r\n",
+        CHUNKED + b"-3\r\nabc\r\n0\r\n\r\n", CHUNKED + b"three\r\nabc\r\n0\r\n\r\n",
+        CHUNKED + b"f" * 40 + b"\r\nabc\r\n0\r\n\r\n", CHUNKED + b"3;" + b"x" * 200_000,
+        CHUNKED + b"0\r\nTrailer: " + b"x" * 200_000,
+    ],
+)  # fmt: skip
+def test_what_is_no_http_is_refused(answer: bytes) -> None:
+    """Nothing of what the server has sent is told: it may be one that the client cannot reach."""
+    with sending(answer) as raw:
+        message = refused(f"http://127.0.0.1:{raw.port}/")
+    assert message == "it could not be fetched: its server's response is not valid HTTP, or not complete"
+
+
 @each_row(
     ("path", "reason"),
     [
@@ -75,12 +189,15 @@ def test_a_path_arrives_as_it_was_given(served: tuple[Site, int]) -> None:
         ("status/302", "its server responded with status 302"),
         ("typed/text/html/a.png", "expected an image, but its server sent the type 'text/html'"),
         ("gzip/a.png", "its server sent it compressed"),
-        ("short/a.png", f"{len(PICTURE)} of {len(PICTURE) + 1} bytes came"),
-        ("garbage", "its server's response is not valid HTTP"),
+        ("short/a.png", "its server's response is not valid HTTP, or not complete"),
+        ("garbage", "its server's response is not valid HTTP, or not complete"),
         ("round", "more than 5 redirects"),
         ("to//to//to//to//to//to//a.png", "more than 5 redirects"),
         ("to/file:%2F%2F%2Fetc%2Fpasswd", "expected an http or https URL, got the scheme 'file'"),
         ("to/gopher:%2F%2F127.0.0.1", "expected an http or https URL, got the scheme 'gopher'"),
+        ("to/http:%2F%2F[bad", "expected a URL with a valid host and port"),
+        ("to/http:%2F%2Fa..b", "expected a URL with a valid host and port"),
+        ("to/http:%2F%2Fuser@127.0.0.1", "without a user or password in it"),
     ],
 )
 def test_what_is_no_image_is_refused(served: tuple[Site, int], path: str, reason: str) -> None:
@@ -95,40 +212,63 @@ def test_the_size_is_limited(served: tuple[Site, int], way: str) -> None:
     assert refused(url, len(PICTURE) - 1).startswith(told)
 
 
-@pytest.mark.parametrize("path", ["drip", "hold/a.png"])
-def test_all_of_it_must_be_over_in_time(served: tuple[Site, int], path: str) -> None:
+SLOW = [
+    ("http", b"", b""),
+    ("http", b"HTTP/1.1 ", b"2"),
+    ("http", HEAD + b"X: ", b"x"),
+    ("http", b"", b"HTTP/1.1 103 Early Hints\r\n\r\n"),
+    ("http", HEAD + b"Content-Length: 1000\r\n\r\n", b""),
+    ("http", HEAD + b"Content-Length: 1000\r\n\r\n", b"x"),
+    ("http", HEAD + b"\r\n", b"x"),
+    ("http", CHUNKED, b"0"),
+    ("http", CHUNKED, b"1\r\nx\r\n"),
+    ("http", CHUNKED + b"0\r\nTrailer: ", b"x"),
+    # A handshake of TLS that has begun.
+    ("https", b"", b""),
+    ("https", b"\x16\x03\x03\x40\x00\x02", b"\0"),
+]
+"""What a server sends and goes on with: a wait that its bytes begin anew would have no end."""
+
+
+@each_row(("scheme", "answer", "drip"), SLOW)
+def test_all_of_it_must_be_over_in_time(scheme: str, answer: bytes, drip: bytes) -> None:
     """Bytes that keep coming do not put the end off."""
-    url = f"http://127.0.0.1:{served[1]}/{path}"
-    assert refused(url, image_timeout=0.4) == "it could not be fetched within 0.4 seconds (option.image_fetch_timeout)"
+    with sending(answer, drip) as raw:
+        message = refused(f"{scheme}://127.0.0.1:{raw.port}/", image_timeout=0.4)
+    assert message == "it could not be fetched within 0.4 seconds (option.image_fetch_timeout)"
 
 
-def test_a_server_that_never_accepts(served: tuple[Site, int]) -> None:
-    del served
-    with socket.socket() as deaf:
-        deaf.bind(("127.0.0.1", 0))
-        deaf.listen(0)
-        url = f"http://127.0.0.1:{deaf.getsockname()[1]}/a.png"
-        assert "within 0.4 seconds" in refused(url, image_timeout=0.4)
-
-
-def test_nobody_waits_any_more(served: tuple[Site, int]) -> None:
-    site, port = served
-    site.holding.clear()
+@each_row(("scheme", "answer", "drip"), SLOW)
+def test_nobody_waits_any_more(scheme: str, answer: bytes, drip: bytes) -> None:
     cancelled = threading.Event()
-    raised: list[Exception] = []
+    with sending(answer, drip, cancelled) as raw:
+        begun = time.monotonic()
+        message = refused(f"{scheme}://127.0.0.1:{raw.port}/", cancelled=cancelled, image_timeout=300.0)
+        assert time.monotonic() - begun < 20
+    assert message == "its request has ended"
 
-    def run() -> None:
-        try:
-            fetch(f"http://127.0.0.1:{port}/hold/a.png", cancelled=cancelled, image_timeout=300.0)
-        except MediaError as error:
-            raised.append(error)
 
-    thread = threading.Thread(target=run)
-    thread.start()
-    assert site.holding.wait(20)
-    cancelled.set()
-    thread.join(20)
-    assert [str(error) for error in raised] == ["its request has ended"]
+def test_redirects_take_of_the_same_time(served: tuple[Site, int]) -> None:
+    """Each answer comes in time, all together do not."""
+    site, port = served
+    before = len(site.asked)
+    assert "within 1 seconds" in refused(f"http://127.0.0.1:{port}/late", image_timeout=1.0)
+    assert 1 < len(site.asked) - before < 6
+
+
+@contextmanager
+def _deaf() -> Iterator[int]:
+    """The port of a server that accepts nobody: its queue is full."""
+    with socket.socket() as listener, socket.socket() as first:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(0)
+        first.connect(listener.getsockname())
+        yield listener.getsockname()[1]
+
+
+def test_a_server_that_never_accepts() -> None:
+    with _deaf() as port:
+        assert "within 0.4 seconds" in refused(f"http://127.0.0.1:{port}/a.png", image_timeout=0.4)
 
 
 PRIVATE = [
@@ -159,6 +299,13 @@ def test_public_addresses(address: str, is_public: bool) -> None:
     assert public(ipaddress.ip_address(address)) is is_public
 
 
+def test_a_redirect_may_have_letters_of_any_kind(served: tuple[Site, int]) -> None:
+    """As UTF-8, which browsers take it for."""
+    site, port = served
+    assert "status 404" in refused(f"http://127.0.0.1:{port}/to//%C3%83%C2%B6")
+    assert site.asked[-1] == "/%C3%B6"
+
+
 def test_a_redirect_is_judged_like_the_first_url(served: tuple[Site, int]) -> None:
     """127.0.0.1 is allowed and sends to 127.0.0.2, which is not; nothing arrives there."""
     _, port = served
@@ -173,28 +320,30 @@ def test_a_redirect_is_judged_like_the_first_url(served: tuple[Site, int]) -> No
         assert inner.asked == ["/a.png"]
 
 
-def _answers(*addresses: str) -> list[Any]:
-    return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, 0)) for address in addresses]
-
-
 def test_a_name_is_looked_up_once(served: tuple[Site, int], monkeypatch: pytest.MonkeyPatch) -> None:
     """DNS rebinding: the second answer would be an address that is not allowed, but nobody asks for it."""
     _, port = served
-    asked: list[str] = []
-
-    def lookup(host: str, _port: int, **_: Any) -> list[Any]:
-        asked.append(host)
-        ((family, kind, number, name, _address),) = _answers("127.0.0.1" if len(asked) == 1 else "127.0.0.2")
-        return [(family, kind, number, name, ("127.0.0.1" if len(asked) == 1 else "127.0.0.2", port))]
-
-    monkeypatch.setattr(socket, "getaddrinfo", lookup)
+    addresses = ["127.0.0.1", "127.0.0.2"]
+    resolving(monkeypatch, lambda: [(addresses.pop(0), port)])
     assert fetch(f"http://pictures.example:{port}/a.png") == PICTURE
-    assert asked == ["pictures.example"]
+    assert addresses == ["127.0.0.2"]
     assert "neither public" in refused(f"http://pictures.example:{port}/a.png")
+    assert addresses == []
+
+
+def test_a_redirect_to_the_same_name_is_looked_up_anew(
+    served: tuple[Site, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And judged anew, whatever connection there was."""
+    site, port = served
+    addresses = ["127.0.0.1", "127.0.0.2"]
+    resolving(monkeypatch, lambda: [(addresses.pop(0), port)])
+    assert "neither public" in refused(f"http://pictures.example:{port}/to//a.png")
+    assert site.asked[-1] == "/to//a.png"
 
 
 def test_one_bad_address_among_many_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: _answers("8.8.8.8", "169.254.169.254"))
+    resolving(monkeypatch, lambda: [("8.8.8.8", 80), ("169.254.169.254", 80)])
     assert "neither public" in refused("http://pictures.example/a.png")
 
 
@@ -202,32 +351,40 @@ def test_the_next_address_is_tried(served: tuple[Site, int], monkeypatch: pytest
     _, port = served
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
-        closed = unused.getsockname()[1]
-        found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", number)) for number in (closed, port)]
-        monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
+        found = [("127.0.0.1", unused.getsockname()[1]), ("127.0.0.1", port)]
+        resolving(monkeypatch, lambda: found)
         assert fetch("http://pictures.example/a.png") == PICTURE
-        monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found[:1])
+        del found[1]
         assert refused("http://pictures.example/a.png") == "it could not be fetched: Connection refused"
+
+
+def test_an_address_that_swallows_all_leaves_time_for_the_next(
+    served: tuple[Site, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, port = served
+    with _deaf() as silent:
+        resolving(monkeypatch, lambda: [("127.0.0.1", silent), ("127.0.0.1", port)])
+        assert fetch("http://pictures.example/a.png", image_timeout=2.0) == PICTURE
 
 
 def test_a_resolver_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     answered = threading.Event()
 
-    def lookup(*_: Any, **__: Any) -> list[Any]:
+    def found() -> list[tuple[str, int]]:
         answered.wait(60)
         return []
 
-    monkeypatch.setattr(socket, "getaddrinfo", lookup)
+    resolving(monkeypatch, found)
     assert "the lookup of its host name timed out" in refused("http://pictures.example/a.png", image_timeout=0.2)
     answered.set()
     assert "has no address" in refused("http://pictures.example/a.png")
 
 
 def test_an_unknown_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    def lookup(*_: Any, **__: Any) -> list[Any]:
+    def found() -> list[tuple[str, int]]:
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
-    monkeypatch.setattr(socket, "getaddrinfo", lookup)
+    resolving(monkeypatch, found)
     assert refused("http://pictures.example/") == "it could not be fetched: its host name is unknown"
 
 
@@ -256,19 +413,19 @@ def test_no_host_is_allowed_unless_an_option_says_so(served: tuple[Site, int]) -
     assert message == "the host '127.0.0.1' is not in option.allowed_media_domains"
 
 
-TARGETS: list[tuple[str, tuple[bool, str, int, str, str]]] = [
-    ("http://example.com", (False, "example.com", 80, "/", "example.com")),
-    ("HTTPS://EXAMPLE.com/A?b=%20c", (True, "example.com", 443, "/A?b=%20c", "example.com")),
-    ("http://example.com:8080/a b".replace(" ", "%20"), (False, "example.com", 8080, "/a%20b", "example.com:8080")),
-    ("http://[2606:4700::1111]:81/", (False, "2606:4700::1111", 81, "/", "[2606:4700::1111]:81")),
-    ("http://bücher.example/ü", (False, "xn--bcher-kva.example", 80, "/%C3%BC", "xn--bcher-kva.example")),
+TARGETS: list[tuple[str, tuple[str, str, int | None, str, str]]] = [
+    ("http://example.com", ("http", "example.com", None, "/", "example.com")),
+    ("HTTPS://EXAMPLE.com/A?b=%20c", ("https", "example.com", None, "/A?b=%20c", "example.com")),
+    ("http://example.com:8080/a%20b", ("http", "example.com", 8080, "/a%20b", "example.com:8080")),
+    ("http://[2606:4700::1111]:81/", ("http", "2606:4700::1111", 81, "/", "[2606:4700::1111]:81")),
+    ("http://bücher.example/ü", ("http", "xn--bcher-kva.example", None, "/%C3%BC", "xn--bcher-kva.example")),
 ]
 
 
 @pytest.mark.parametrize(("url", "parts"), TARGETS)
-def test_a_url(url: str, parts: tuple[bool, str, int, str, str]) -> None:
+def test_a_url(url: str, parts: tuple[str, str, int | None, str, str]) -> None:
     target = Target.of(url)
-    assert (target.secure, target.host, target.port, target.path, target.header) == parts
+    assert (target.scheme, target.host, target.port, target.path, target.header) == parts
 
 
 @each_row(
@@ -278,6 +435,7 @@ def test_a_url(url: str, parts: tuple[bool, str, int, str, str]) -> None:
         "http://user:secret@example.com/", "http://example.com:99999/", "http://example.com:port/", "http://[::1/",
         "http://example.com\\@evil.net/", "http://example.com/\r\nX: 1", "http://example.com/a b", "http://a\tb.com/",
         "http://" + "a" * 64 + ".com/", "http://example.com/" + "a" * 8192, "http://a..b/", "gopher://example.com",
+        "http://example.com:0/",
     ],
 )  # fmt: skip
 def test_urls_that_are_refused(url: str) -> None:
@@ -311,11 +469,13 @@ def test_files_only_of_the_folder_that_is_allowed(folder: Path) -> None:
     assert "its name is not valid" in refused(f"file://{folder}/%00.png", folder=str(folder))
 
 
-def test_tls_is_checked_against_the_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The connection goes to a checked address, the certificate must be the name's all the same."""
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """One of localhost's, signed by itself, and its key."""
     if not shutil.which("openssl"):
         pytest.skip("needs the openssl program")
-    key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
+    folder = tmp_path_factory.mktemp("tls")
+    key, certificate = folder / "key.pem", folder / "certificate.pem"
     subprocess.run(
         [
             "openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes",
@@ -325,22 +485,105 @@ def test_tls_is_checked_against_the_name(tmp_path: Path, monkeypatch: pytest.Mon
         check=True,
         capture_output=True,
     )  # fmt: skip
+    return certificate, key
+
+
+@pytest.mark.parametrize(
+    ("host", "trusted", "name", "reason"),
+    [
+        ("localhost", True, "localhost", None),
+        ("LOCALHOST", True, "localhost", None),
+        (
+            "pictures.example",
+            True,
+            "pictures.example",
+            "it could not be fetched: TLS failed (CERTIFICATE_VERIFY_FAILED)",
+        ),
+        # What is no name is not sent.
+        ("127.0.0.1", True, None, "it could not be fetched: TLS failed (CERTIFICATE_VERIFY_FAILED)"),
+        ("localhost", False, "localhost", "it could not be fetched: TLS failed (CERTIFICATE_VERIFY_FAILED)"),
+    ],
+)
+def test_tls_is_checked_against_the_name(
+    certificate: tuple[Path, Path],
+    monkeypatch: pytest.MonkeyPatch,
+    host: str,
+    trusted: bool,
+    name: str | None,
+    reason: str | None,
+) -> None:
+    """The connection goes to a checked address, the certificate must be the name's all the same."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(certificate, key)
-    monkeypatch.setattr(
-        "tests.kit.models.pictures._Server.get_request",
-        lambda server: ((pair := socket.socket.accept(server.socket)), (_wrapped(context, pair[0]), pair[1]))[1],
-    )
-    with serving({"a.png": PICTURE}) as (_, port):
+    context.load_cert_chain(*certificate)
+    if trusted:
+        monkeypatch.setenv("SSL_CERT_FILE", str(certificate[0]))
+    with sending(HEAD + b"Content-Length: 3\r\n\r\nabc", tls=context) as raw:
+        resolving(monkeypatch, lambda: [("127.0.0.1", raw.port)])
+        url = f"https://{host}:{raw.port}/"
         networks = ("127.0.0.0/8", "::1/128")
-        assert "TLS failed" in refused(f"https://localhost:{port}/a.png", networks=networks)
-        monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
-        assert fetch(f"https://localhost:{port}/a.png", networks=networks) == PICTURE
-        assert "TLS failed" in refused(f"https://127.0.0.1:{port}/a.png", networks=networks)
+        if reason is None:
+            assert fetch(url, networks=networks) == b"abc"
+        else:
+            assert refused(url, networks=networks) == reason
+    assert raw.names == [name]
 
 
-def _wrapped(context: ssl.SSLContext, sock: socket.socket) -> Any:
-    return context.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
+def test_the_dot_at_the_end_of_a_name_is_not_the_certificates(
+    certificate: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*certificate)
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate[0]))
+    system = socket.getaddrinfo
+    monkeypatch.setattr(
+        socket, "getaddrinfo", lambda host, *a, **b: system("127.0.0.1" if host == "localhost." else host, *a, **b)
+    )
+    with sending(HEAD + b"\r\nabc", tls=context) as raw:
+        assert fetch(f"https://localhost.:{raw.port}/") == b"abc"
+    assert raw.names == ["localhost"]
+
+
+def test_an_address_of_version_6() -> None:
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError:
+        pytest.skip("needs IPv6")
+    with sending(HEAD + b"\r\nabc", address="::1") as raw:
+        assert fetch(f"http://[::1]:{raw.port}/a", networks=("::1/128",)) == b"abc"
+    assert b"\r\nHost: [::1]:%d\r\n" % raw.port in raw.got
+    with sending(HEAD + b"\r\nabc", address="::1") as raw:
+        assert httpx.get(f"http://[::1]:{raw.port}/a", trust_env=False).content == b"abc"
+    assert b"\r\nHost: [::1]:%d\r\n" % raw.port in raw.got
+
+
+def test_what_is_asked() -> None:
+    with sending(HEAD + b"\r\nabc") as raw:
+        assert fetch(f"http://127.0.0.1:{raw.port}/a?b#c") == b"abc"
+    assert raw.got.decode().splitlines() == [
+        "GET /a?b HTTP/1.1", f"Host: 127.0.0.1:{raw.port}", "User-Agent: lmi-handler", "Accept: image/*",
+        "Accept-Encoding: identity", "Connection: close", "",
+    ]  # fmt: skip
+
+
+def test_a_proxy_of_the_environment_is_not_asked(served: tuple[Site, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    url = f"http://127.0.0.1:{served[1]}/a.png"
+    with serving({"a.png": PICTURE}) as (proxy, port):
+        for name in ("HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"):
+            monkeypatch.setenv(name, f"http://127.0.0.1:{port}")
+        for name in ("NO_PROXY", "no_proxy"):
+            monkeypatch.delenv(name, raising=False)
+        assert fetch(url) == PICTURE
+        assert proxy.asked == []
+        assert httpx.get(url).content == PICTURE
+        assert proxy.asked == [url]
+
+
+def test_a_start_without_media_does_not_import_httpcore() -> None:
+    program = (
+        "import sys; from lmi.model.media.fetch import Fetcher; from lmi.model.options.media_rules import MediaRules; "
+        "Fetcher(MediaRules()); sys.exit('httpcore' in sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
 
 
 def test_the_options() -> None:
