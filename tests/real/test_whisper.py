@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -12,10 +14,13 @@ import numpy as np
 import openai
 import pytest
 
+from ..kit.examples import SERVER, run
 from ..kit.hosts.host import Server
 from ..kit.media.sounds import encoded, wav
 from ..kit.media.spoken import SENTENCES, SPEEDS, spoken, words
 from ..kit.models.packaged import packaged
+from ..kit.pages import blocks_of
+from ..kit.paths import DOCS
 from ..kit.rows import each_row
 
 pytestmark = [pytest.mark.engine, pytest.mark.once]
@@ -116,6 +121,29 @@ def test_it_says_when_and_streams(whisper_server: Server) -> None:
     assert len(events) > 3
     assert words("".join(event.get("delta") or "" for event in events)) == words(sentence)
     assert words(events[-1]["text"]) == words(sentence)
+
+
+def test_the_pages_commands(whisper_server: Server, tmp_path: Path) -> None:
+    """docs/audio-video.md's, as they stand."""
+    sentence, speed = SAID[2]
+    (tmp_path / "speech.wav").write_bytes(spoken(sentence, speed))
+    (block,) = (block for block in blocks_of(DOCS / "audio-video.md") if "speech.wav" in block.text)
+    commands = block.text.strip().splitlines()
+    assert len(commands) == 4
+    for command in commands:
+        status, output, errors = run(command.replace(SERVER, whisper_server.url), tmp_path)
+        assert status == 0, errors
+        assert words(re.findall(r'"text": ?"([^"]*)"', output)[-1]) == words(sentence), command
+
+
+def test_a_file_of_more_bytes_than_json_may_have(whisper_server: Server) -> None:
+    """Of as many as OpenAI and SageMaker take."""
+    sentence, speed = SAID[3]
+    samples = loaded(spoken(sentence, speed), 48000)
+    silence = np.zeros(100 * 48000 - len(samples), np.float32)
+    sound = wav(np.stack([np.concatenate([samples, silence])] * 2, axis=1), 48000)
+    assert 18 << 20 < len(sound) < 25 << 20
+    assert words(heard(whisper_server, sound))[: len(words(sentence))] == words(sentence)
 
 
 def wrong_words(text: str, said: list[str]) -> float:
