@@ -325,6 +325,23 @@ def test_how_many_of_each_kind_a_prompt_may_have(model: tuple[str, Any, Any]) ->
     assert (info.audio > 0, info.video > 0) == (kind == "audio", kind == "video")
 
 
+FORMS: list[tuple[dict[str, Any], dict[str, int]]] = [
+    ({"image": 2, "video": {"count": 3, "num_frames": 4, "width": 56, "height": 56}}, {"image": 2, "video": 3}),
+    ({"image": {"count": 0}, "video": 0}, {"image": 0, "video": 0}),
+    ({"video": {"num_frames": 4}}, {"image": 999, "video": 999}),
+]
+
+
+def test_limits_in_all_their_forms(tmp_path: Path, demo_model: Path) -> None:
+    """option.limit_mm_per_prompt as vLLM has it: a number, or an object with one; what is not said has vLLM's own."""
+    built = video_chat.build(tmp_path / "built", demo_model)
+    for number, (limits, expected) in enumerate(FORMS):
+        model = model_directory(built, tmp_path / f"model {number}", {})
+        core = front(make_settings(model, **OPTIONS, limit_mm_per_prompt=json.dumps(limits))).core
+        made = media_decoder.MediaDecoder(core, MediaRules()).limits
+        assert {kind: made[kind] for kind in expected} == expected
+
+
 def test_what_cannot_be_decoded_names_its_field(model: tuple[str, Any, Any]) -> None:
     kind, backend, given = model
     chat = ChatRenderer(backend.core, given)
