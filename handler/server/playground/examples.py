@@ -75,8 +75,10 @@ class Example:
     stream_path: str = ""
     """The path of streamed requests, where that is another one; the same path: it always streams."""
     query: str = ""
-    images: str = ""
-    """In whose form messages have images: `openai`, `anthropic`; empty: they have none."""
+    media: str = ""
+    """In whose form messages have images, audio and videos: `openai`, `azure`, `anthropic`; empty: they have none."""
+    file: str = ""
+    """The field of a file: with one from disk, the request is a form (multipart/form-data)."""
     client: str = ""
     """Which client of Python's code.js writes the request for; empty: one for HTTP."""
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -117,7 +119,7 @@ PARAMETERS = tuple(f"parameters.{name}" for name in ("temperature", "top_p", "se
 EXAMPLES: tuple[Example, ...] = (
     Example(
         "openai", "/v1/chat/completions", "Chat completions", _chat, (), SAMPLING,
-        {"Log-probabilities": LOGPROBS, "tools": CHAT_TOOLS}, COUNTED, images="openai", client="openai",
+        {"Log-probabilities": LOGPROBS, "tools": CHAT_TOOLS}, COUNTED, media="openai", client="openai",
         starts=STARTS, by_body=True,
     ),
     Example(
@@ -145,7 +147,7 @@ EXAMPLES: tuple[Example, ...] = (
     ),
     Example(
         "anthropic", "/v1/messages", "Messages", _chat, ("system",), ("temperature", "top_p", "top_k", "max_tokens"),
-        {"tools": {"tools": [{**WEATHER, "input_schema": SCHEMA}]}}, STREAM, images="anthropic", client="anthropic",
+        {"tools": {"tools": [{**WEATHER, "input_schema": SCHEMA}]}}, STREAM, media="anthropic", client="anthropic",
         headers={"anthropic-version": "2023-06-01"},
     ),
     Example(
@@ -171,7 +173,7 @@ EXAMPLES: tuple[Example, ...] = (
     ),
     Example(
         "azure", "/chat/completions", "Azure AI Model Inference", _chat, (), SAMPLING, {"tools": CHAT_TOOLS}, STREAM,
-        query="api-version=2024-05-01-preview", images="openai", client="azure",
+        query="api-version=2024-05-01-preview", media="azure", client="azure",
     ),
     Example("minimal", "/chat/completions", "Minimal chat", _chat, (), SAMPLING, stream=STREAM),
     Example("minimal", "/chat/sse", "Minimal chat, as events", _chat, (), SAMPLING, stream_path="/chat/sse"),
@@ -201,7 +203,7 @@ EXAMPLES: tuple[Example, ...] = (
     *(
         Example(
             "transcription", path, title, lambda model: {"model": model, "file": _silence()}, ("prompt",),
-            ("temperature", "seed", "max_completion_tokens"), stream=STREAM,
+            ("temperature", "seed", "max_completion_tokens"), stream=STREAM, file="file", client="openai",
         )
         for path, title in (
             ("/v1/audio/transcriptions", "Transcribe audio"), ("/v1/audio/translations", "Translate audio"),

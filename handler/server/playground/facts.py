@@ -1,6 +1,7 @@
 """/playground/setup.json: what the page must know of the model, and the requests that it offers.
 
-    model       name, context, engine, images (how many a prompt may have), adapters, sessions, tools, reasoning
+    model       name, context, engine, media (how many of each kind a prompt may have), limits (of their bytes, by the
+                options' names), adapters, sessions, tools, reasoning
     requests    one for each route of a dialect that makes something of a body: an Example with what is sent, and by
                 which custom attributes this server (`here`) and an endpoint's /invocations know it
 
@@ -30,7 +31,13 @@ def setup(settings: Settings, info: EngineInfo, user_dialects: Sequence[Dialect]
             "name": settings.model_name,
             "context": info.context,
             "engine": f"{info.engine} {info.version}",
-            "images": info.images,
+            "media": {"image": info.images, "audio": info.audio, "video": info.video},
+            "limits": {
+                "max_body_bytes": settings.limits.max_body_bytes,
+                "max_image_bytes": settings.media.max_bytes,
+                "max_audio_bytes": settings.media.max_audio_bytes,
+                "max_video_bytes": settings.media.max_video_bytes,
+            },
             "lora": settings.adapters.enable_lora,
             "adapters": [adapter.name for adapter in info.adapters],
             "sessions": settings.sessions.enable_stateful_sessions,
@@ -112,7 +119,8 @@ def _request(
         "stream": example.stream,
         "stream_path": example.stream_path,
         "stream_attributes": _attributes(example, example.stream_path) if example.stream_path else "",
-        "images": example.images,
+        "media": example.media,
+        "file": example.file,
         "client": example.client,
         "adapter": "model" if dialect.names_model else "adapters",
     }

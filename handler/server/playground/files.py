@@ -33,6 +33,7 @@ FILES: Mapping[str, str] = MappingProxyType(
         "icon.svg": ICON,
         "main.js": SCRIPT,
         "answer.js": SCRIPT,
+        "attached.js": SCRIPT,
         "code.js": SCRIPT,
         "conversation.js": SCRIPT,
         "editor.js": SCRIPT,
@@ -40,6 +41,7 @@ FILES: Mapping[str, str] = MappingProxyType(
         "form.js": SCRIPT,
         "key.js": SCRIPT,
         "literals.js": SCRIPT,
+        "media.js": SCRIPT,
         "page.js": SCRIPT,
         "reading.js": SCRIPT,
         "records.js": SCRIPT,
@@ -54,7 +56,7 @@ FILES: Mapping[str, str] = MappingProxyType(
 HEADERS: Mapping[str, str] = MappingProxyType(
     {
         "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
-        "img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+        "img-src 'self' data: blob:; media-src blob:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
         "X-Content-Type-Options": "nosniff",
         "Referrer-Policy": "no-referrer",
         "Cross-Origin-Opener-Policy": "same-origin",

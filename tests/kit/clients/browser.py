@@ -147,6 +147,11 @@ class Browser:
         self._ask("Input.dispatchKeyEvent", type="keyDown", **told, **text)
         self._ask("Input.dispatchKeyEvent", type="keyUp", **told)
 
+    def put_files(self, selector: str, *files: Path) -> None:
+        """Files into a field for such, as choosing them does."""
+        field = self._ask("Runtime.evaluate", expression=f"document.querySelector({json.dumps(selector)})")["result"]
+        self._ask("DOM.setFileInputFiles", files=[str(file) for file in files], objectId=field["objectId"])
+
     def close(self) -> None:
         """Ends the browser and all its processes; may be called twice."""
         with suppress(ProcessLookupError):

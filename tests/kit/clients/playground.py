@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from pathlib import Path
 from typing import Any
 
 from .browser import Browser
@@ -78,6 +79,19 @@ class Playground:
     def stream(self, on: bool) -> None:
         if self.ask("document.getElementById('streamed').checked") is not on:
             self.click("#streamed")
+
+    def attach(self, *files: Path) -> None:
+        """Files to the message of the conversation that is being written; waits until they are there, or refused."""
+        count = "document.querySelectorAll('#attached li').length"
+        expected = self.ask(count) + len(files)
+        self.browser.put_files("#files", *files)
+        self.until(f"{count} === {expected} || document.getElementById('attach-fault').textContent !== ''")
+
+    def names(self, place: str) -> list[str]:
+        """Of the images, audio and videos that are shown there, the names; [TYPE] of what is not shown."""
+        name = "one.getAttribute('alt') ?? one.getAttribute('aria-label') ?? one.textContent"
+        found = f"document.querySelectorAll({json.dumps(f'{place} :is(img, audio, video, li > span)')})"
+        return [str(one) for one in self.ask(f"[...{found}].map((one) => {name})")]
 
     def send(self) -> None:
         self.click("#send")

@@ -1,6 +1,7 @@
 // The request as others would send it: curl, a client of Python's, boto3 for an endpoint.
 
-import { python, pythonArguments, shell } from "./literals.js";
+import { heredoc, python, pythonArguments, shell, Source } from "./literals.js";
+import { fieldsOf, filesIn } from "./media.js";
 
 const ATTRIBUTES = "X-Amzn-SageMaker-Custom-Attributes";
 const SESSION = "X-Amzn-SageMaker-Session-Id";
@@ -15,6 +16,11 @@ const OPENAI = {
     "model prompt best_of echo frequency_penalty logit_bias logprobs max_tokens n presence_penalty seed stop stream stream_options suffix temperature top_p user",
   ],
   "/v1/embeddings": ["embeddings", "input model dimensions encoding_format user"],
+  "/v1/audio/transcriptions": [
+    "audio.transcriptions",
+    "file model chunking_strategy include language prompt response_format stream temperature timestamp_granularities",
+  ],
+  "/v1/audio/translations": ["audio.translations", "file model prompt response_format temperature"],
   "/v1/responses": [
     "responses",
     "include input instructions max_output_tokens metadata model parallel_tool_calls reasoning store stream temperature text tool_choice tools top_logprobs top_p truncation user",
@@ -22,15 +28,27 @@ const OPENAI = {
 };
 
 /**
- * What is to be sent: {entry, body, text, path, attributes, streamed, session, base, key}. `body` is the text's JSON, null
- * where it is none, `key` whether the server needs one. Returns the source.
+ * What is to be sent: {entry, body, text, path, attributes, streamed, session, base, key, file}. `body` is the text's JSON,
+ * null where it is none, `key` whether the server needs one, `file` that of a form (media.js). Returns the source.
  */
 export function curl(sent) {
-  const lines = [`curl${sent.streamed ? " -N" : ""} ${shell(urlOf(sent))}`, "-H 'Content-Type: application/json'"];
+  const lines = [`curl${sent.streamed ? " -N" : ""} ${shell(urlOf(sent))}`];
+  if (!sent.file) lines.push("-H 'Content-Type: application/json'");
   for (const [name, value] of Object.entries(headersOf(sent))) lines.push(`-H ${shell(`${name}: ${value}`)}`);
   if (sent.key) lines.push('-H "Authorization: Bearer $LMI_API_KEY"');
-  lines.push(`-d ${shell(sent.text)}`);
+  if (sent.file) lines.push(...parts(sent));
+  // An argument would be too long for most systems.
+  else lines.push(filesIn(sent.text).length > 0 ? `-d @- ${heredoc(sent.text)}` : `-d ${shell(sent.text)}`);
   return lines.join(" \\\n  ") + "\n";
+}
+
+/** Of a form, what curl makes it of. */
+function parts(sent) {
+  const { entry, file } = sent;
+  // Of -F some characters mean something at the beginning of a value, or in it.
+  const fields = fieldsOf(sent).map(([name, text]) => `${/^[@<]|[;"]/.test(text) ? "--form-string" : "-F"} ${shell(`${name}=${text}`)}`);
+  const path = /[",;\\]/.test(file.name) ? `"${file.name.replace(/["\\]/g, "\\$&")}"` : file.name;
+  return [...fields, `-F ${shell(`${entry.file}=@${path}`)}`];
 }
 
 const urlOf = ({ base, path, entry }) => `${base}${path.slice(1)}${entry.query ? `?${entry.query}` : ""}`;
@@ -46,18 +64,27 @@ export function headersOf({ entry, session }) {
 export function client(sent) {
   if (sent.body === null) return "# The body is no JSON: no client would send it.\n";
   const write = CLIENTS[sent.entry.client];
-  return (write && write(sent)) || http(sent);
+  return withImports((write && write(sent)) || http(sent));
 }
+
+/** With what literals.js reads files with. */
+const withImports = (source) =>
+  source.includes("b64encode(Path(") ? `from base64 import b64encode\nfrom pathlib import Path\n\n${source}` : source;
+
+const opened = (file) => new Source(`open(${python(file.name)}, "rb")`);
 
 const CLIENTS = { openai, anthropic, azure, huggingface };
 const KEY = 'os.environ["LMI_API_KEY"]';
 const os = ({ key }) => (key ? "import os\n\n" : "");
 
 function openai(sent) {
-  const { body, entry, base, key, streamed } = sent;
+  const { entry, base, key, streamed, file } = sent;
   const [method, names] = OPENAI[entry.path] ?? [];
-  if (!method) return null;
-  const known = new Set(names.split(" "));
+  const known = new Set(names?.split(" "));
+  // It sends files as forms alone, and its translations are no streams.
+  const none = entry.file !== "" && (!file || (streamed && !known.has("stream")));
+  if (!method || none) return null;
+  const body = file ? { ...sent.body, [entry.file]: opened(file) } : sent.body;
   const given = Object.fromEntries(Object.entries(body).filter(([name]) => known.has(name)));
   const extra = Object.fromEntries(Object.entries(body).filter(([name]) => !known.has(name)));
   if (Object.keys(extra).length > 0) given.extra_body = extra;
@@ -107,16 +134,25 @@ function huggingface(sent) {
 }
 
 function http(sent) {
-  const { body, key, streamed } = sent;
+  const { key, streamed, file, entry } = sent;
   const headers = headersOf(sent);
   const pairs = Object.entries(headers).map(([name, value]) => `${python(name)}: ${python(value)}`);
   if (key) pairs.push(`"Authorization": f"Bearer {${KEY.replaceAll('"', "'")}}"`);
   const given = pairs.length > 0 ? `headers = {${pairs.join(", ")}}\n` : "";
   const more = pairs.length > 0 ? ", headers=headers" : "";
-  const call = `${python(urlOf(sent))}, json=body${more}, timeout=600`;
+  const body = file ? formOf(sent) : sent.body;
+  const carried = file ? `data=body, files={${python(entry.file)}: ${python(opened(file))}}` : "json=body";
+  const call = `${python(urlOf(sent))}, ${carried}${more}, timeout=600`;
   const begin = `${os(sent)}import httpx\n\n${given}body = ${python(body)}\n`;
   if (!streamed) return `${begin}response = httpx.post(${call})\nprint(response.status_code, response.text)\n`;
   return `${begin}with httpx.stream("POST", ${call}) as response:\n    for line in response.iter_lines():\n        print(line)\n`;
+}
+
+/** Its fields as httpx takes them: a list has a field each. */
+function formOf(sent) {
+  const fields = {};
+  for (const [name, text] of fieldsOf(sent)) fields[name] = name in fields ? [fields[name], text].flat() : text;
+  return fields;
 }
 
 export function boto3({ body, text, attributes, streamed, session }) {
@@ -131,5 +167,5 @@ export function boto3({ body, text, attributes, streamed, session }) {
   const end = streamed
     ? 'for event in response["Body"]:\n    print(event["PayloadPart"]["Bytes"].decode(), end="", flush=True)\n'
     : 'print(response["Body"].read().decode())\n';
-  return begin + call + end;
+  return withImports(begin + call + end);
 }

@@ -3,8 +3,10 @@
 // The request has the messages as they were sent last; the answer to them joins them with the next message. What was
 // changed or sent in the request's view is taken over when the conversation is seen again.
 
+import { Attached } from "./attached.js";
+import { filesIn } from "./media.js";
 import { byId, element } from "./page.js";
-import { textOf, Turn, turnOf } from "./turn.js";
+import { othersOf, textOf, Turn, turnOf } from "./turn.js";
 
 const MOST_MESSAGES = 200;
 const TOKENS_A_CHARACTER = 1 / 3;
@@ -14,6 +16,8 @@ export class Conversation {
   /** `entry`: the request that it is; `line`: what sends it (main.js); `answer`: what has come (answer.js). */
   constructor(editor, entry, line, answer) {
     Object.assign(this, { editor, entry, line, answer, editing: false, follows: true });
+    const before = () => (this.replaces ? this.sent.slice(0, -1) : this.sent);
+    this.attached = new Attached(editor, entry, (parts) => [...before(), messageOf("", parts)]);
     this.logprobs = entry.switches.find(({ set }) => "logprobs" in set).set;
     byId("starts").append(...entry.starts.map(([first]) => this.chip(first)));
     this.connect();
@@ -73,21 +77,27 @@ export class Conversation {
     byId("turns").append(turn.element);
   }
 
-  submit() {
+  async submit() {
+    await this.attached.reading;
     const field = byId("message");
-    if (this.line.busy || field.value.trim() === "") return;
+    if (this.line.busy || (field.value.trim() === "" && this.attached.parts.length === 0)) return;
     const text = field.value;
     field.value = "";
     this.say(text);
   }
 
-  /** Sends a message. A message that has no answer goes: the roles take turns in most templates. */
+  /** Whether the next message takes the place of the last one. One without an answer goes: in most templates the roles take turns. */
+  get replaces() {
+    return this.editing || this.last?.said.text === "";
+  }
+
+  /** Sends a message, with what is attached. */
   say(text) {
-    if (this.editing || this.last?.said.text === "") this.takeBack();
+    const message = messageOf(text, this.attached.take());
+    if (this.replaces) this.takeBack();
     if (this.last) this.push({ role: "assistant", content: this.last.said.text }, this.last);
     this.last = null;
     this.edited();
-    const message = { role: "user", content: text };
     this.fit(message);
     this.push(message, turnOf(message));
     this.answerAgain();
@@ -116,11 +126,17 @@ export class Conversation {
   /** Leaves out the oldest messages where all with this one, and an answer, are more than the model can read. */
   fit(message) {
     const { editor, line, answer } = this;
-    // What the last request and its answer were counted as tells how many tokens a character is.
+    // What the last request and its answer were counted as tells how many tokens a character is, or if there were files,
+    // each of these.
     const counted = line.asked.length > 0 && answer.prompt > 0;
-    const each = counted ? (answer.prompt + answer.generated) / (line.asked.length + answer.said.text.length) : TOKENS_A_CHARACTER;
+    const files = filesIn(line.asked).length;
+    const tokens = answer.prompt + answer.generated;
+    const characters = line.asked.length + answer.said.text.length;
+    const each = counted && files === 0 ? tokens / characters : TOKENS_A_CHARACTER;
+    const eachFile = counted && files > 0 ? Math.max(0, tokens - characters * each) / files : 0;
     const room = editor.model.context - (editor.body.max_tokens ?? 0);
-    const over = () => this.messages.length >= MOST_MESSAGES || JSON.stringify([...this.sent, message]).length * each > room;
+    const tokensOf = (text) => text.length * each + filesIn(text).length * eachFile;
+    const over = () => this.messages.length >= MOST_MESSAGES || tokensOf(JSON.stringify([...this.sent, message])) > room;
     while (this.messages.length > 0 && over()) {
       do {
         this.messages.shift();
@@ -163,7 +179,7 @@ export class Conversation {
   /** Goes on from these messages; `said` is the answer to them. What has none yet is still to be sent. */
   adopt(messages, said) {
     let draft = "";
-    if (said === null && messages.at(-1)?.role === "user") draft = textOf(messages.pop().content);
+    if (said === null && messages.at(-1)?.role === "user") draft = messages.pop().content;
     if (said === null && messages.at(-1)?.role === "assistant") said = { ...NOTHING, texts: [[0, textOf(messages.pop().content)]] };
     const last = said && new Turn(() => this.follow());
     last?.said.take(said);
@@ -172,18 +188,24 @@ export class Conversation {
     if (this.line.busy) this.answer.turn = last;
     this.begin(messages, last);
     const example = this.messages.length === 0 && draft === this.entry.body.messages[0].content;
-    byId("message").value = example ? "" : draft;
+    this.draft(example ? "" : draft);
+  }
+
+  /** Puts a message's content where the next one is written. */
+  draft(content) {
+    byId("message").value = textOf(content);
+    this.attached.put(othersOf(content));
   }
 
   edit() {
     this.editing = true;
-    byId("message").value = textOf(this.messages.at(-1).content);
+    this.draft(this.messages.at(-1).content);
     byId("message").focus();
     this.show();
   }
 
   edited() {
-    if (this.editing) byId("message").value = "";
+    if (this.editing) this.draft("");
     this.editing = false;
     this.show();
   }
@@ -224,6 +246,12 @@ export class Conversation {
   follow() {
     if (this.follows && !byId("talk").hidden && this.messages.length > 0) scrollTo(0, document.documentElement.scrollHeight);
   }
+}
+
+/** Of the user, with these parts beside the text. */
+function messageOf(text, parts) {
+  const said = text.trim() === "" ? [] : [{ type: "text", text }];
+  return { role: "user", content: parts.length === 0 ? text : [...said, ...parts] };
 }
 
 const NOTHING = { texts: [], reasoning: [], calls: [], tokens: [] };

@@ -2,6 +2,7 @@
 
 import { boto3, client, curl, headersOf } from "./code.js";
 import { keyHeaders, hasKey } from "./key.js";
+import { fieldsOf, filesIn, filled, translated } from "./media.js";
 import { byId, putAt, settingsOf, valueAt } from "./page.js";
 
 const write = (body) => JSON.stringify(body, null, 2);
@@ -16,14 +17,17 @@ export class Editor {
     }
   }
 
-  /** Shows another route's example. Between chats the conversation stays. */
+  /** Shows another route's example. Between chats the conversation stays, and a file that was chosen. */
   choose(entry) {
     const messages = this.body?.messages;
+    const { file } = this;
     this.entry = entry;
     const body = structuredClone(entry.body);
-    if (Array.isArray(messages) && Array.isArray(body.messages) && messages.every((one) => typeof one?.content === "string")) {
-      body.messages = messages;
+    const said = (one) => typeof one?.content === "string" || Array.isArray(one?.content);
+    if (Array.isArray(messages) && Array.isArray(body.messages) && messages.every(said)) {
+      body.messages = messages.map((one) => ({ ...one, content: translated(one.content, entry.media) }));
     }
+    if (file && entry.file) body[entry.file] = file.word;
     if (entry.stream) for (const [path, value] of settingsOf(entry.stream)) putAt(body, path, value);
     this.take(body);
     this.onChange(true);
@@ -74,6 +78,12 @@ export class Editor {
     } else this.turn(entry.stream, on);
   }
 
+  /** The file for which the request is a form, or undefined. */
+  get file() {
+    const word = this.entry?.file ? this.body?.[this.entry.file] : "";
+    return filesIn(String(word)).find((file) => file.word === word);
+  }
+
   /** Whether the body has all that a switch sets, and setting or taking it. */
   has(added) {
     return [...settingsOf(added)].every(([path, value]) => JSON.stringify(valueAt(this.body, path)) === JSON.stringify(value));
@@ -94,14 +104,26 @@ export class Editor {
       path: other ? entry.stream_path : entry.path,
       attributes: other ? entry.stream_attributes : entry.attributes,
       key: hasKey(),
+      file: this.file,
     }; // prettier-ignore
   }
 
-  get request() {
-    const { sent } = this;
+  /** What is to be sent, with the files in it. */
+  async request() {
+    const { sent, file } = this;
     const query = sent.entry.query ? `?${sent.entry.query}` : "";
-    const headers = { "Content-Type": "application/json", ...headersOf(sent), ...keyHeaders() };
-    return { url: `${this.base}${sent.path.slice(1)}${query}`, headers, body: this.text, streamed: this.streamed };
+    const headers = { ...headersOf(sent), ...keyHeaders() };
+    let body;
+    if (file) {
+      // The browser says the type, with the boundary.
+      body = new FormData();
+      for (const [name, text] of fieldsOf(sent)) body.append(name, text);
+      body.append(sent.entry.file, file.blob, file.name);
+    } else {
+      headers["Content-Type"] = "application/json";
+      body = await filled(sent.text);
+    }
+    return { url: `${this.base}${sent.path.slice(1)}${query}`, headers, body, streamed: sent.streamed };
   }
 
   showCode() {

@@ -1,64 +1,70 @@
-// What only some models have: images, adapters, sessions.
+// What only some models and routes have: media in messages, a file, adapters, sessions.
 
 import { keyHeaders } from "./key.js";
-import { element, putAt } from "./page.js";
+import { atMost, excess, hold, kindsOf, mediumOf, namesOf, partOf, player, preview, removable, tooLong } from "./media.js";
+import { element, putAt, sizeOf } from "./page.js";
 
-const LONGEST_SIDE = 1024;
-const QUALITY = 0.85;
 const SESSION = "X-Amzn-SageMaker-Session-Id";
 
-/** Adds images to the last message of the user, as data URLs: nothing has to be fetched. */
-export function imageField(editor) {
-  const input = element("input", { type: "file", accept: "image/*", multiple: true, id: "images" });
-  const told = element("p", { class: "quiet", role: "status" });
+/** Adds images, audio and videos to the last message of the user. */
+export function mediaField(editor) {
+  const { model, entry, body } = editor;
+  const kinds = kindsOf(model, entry.media);
+  const accept = kinds.map((kind) => `${kind}/*`).join(",");
+  const input = element("input", { type: "file", accept, multiple: true, id: "media", "aria-describedby": "media-told" });
+  const told = element("p", { class: "fault", role: "status", id: "media-told" }, excess(editor.text, model));
   input.addEventListener("change", async () => {
     try {
-      const urls = await Promise.all([...input.files].map(dataUrl));
-      editor.change((body) => urls.forEach((url) => addImage(body, url, editor.entry.images)), true);
+      const parts = await Promise.all([...input.files].map((file) => partOf(file, kinds, entry.media)));
+      editor.change((sent) => addParts(sent, parts), true);
     } catch (error) {
-      told.textContent = `The image cannot be read: ${error.message}`;
+      told.textContent = error.message;
     }
   });
-  const shown = imagesOf(editor.body).map(({ at, part, url }, count) => {
-    const remove = element("button", { type: "button", class: "plain", "aria-label": `Remove image ${count + 1}` }, "Remove");
-    remove.addEventListener("click", () => editor.change((body) => body.messages[at].content.splice(part, 1), true));
-    return element("li", {}, element("img", { src: url, alt: `Image ${count + 1}` }), remove);
-  });
-  const most = editor.model.images === 1 ? "one" : `up to ${editor.model.images}`;
-  const label = element("label", { htmlFor: "images" }, "Images", element("span", { class: "quiet" }, ` ${most} in a request`));
-  return element("div", { class: "field" }, label, input, element("ul", { class: "images" }, ...shown), told);
+  const shown = mediaOf(body).map(({ at, part, index }, count) =>
+    removable(preview(part), `file ${count + 1}`, () => editor.change((sent) => sent.messages[at].content.splice(index, 1), true)),
+  );
+  const most = kinds.map((kind) => atMost(model.media[kind], kind)).join(", ");
+  const names = namesOf(kinds);
+  const title = names[0].toUpperCase() + names.slice(1);
+  const label = element("label", { htmlFor: "media" }, title, element("span", { class: "quiet" }, ` ${most} in a request`));
+  return element("div", { class: "field" }, label, input, element("ul", { class: "media" }, ...shown), told);
 }
 
-/** The image as a JPEG that is no larger than models look at. */
-async function dataUrl(file) {
-  const image = await createImageBitmap(file);
-  const scale = Math.min(1, LONGEST_SIDE / Math.max(image.width, image.height));
-  const canvas = element("canvas", { width: Math.round(image.width * scale), height: Math.round(image.height * scale) });
-  canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height);
-  return canvas.toDataURL("image/jpeg", QUALITY);
-}
-
-function addImage(body, url, form) {
+function addParts(body, parts) {
   const message = body.messages.findLast((one) => one.role === "user");
-  if (!message) throw new Error("there is no message of the user");
+  if (!message) throw new Error("There is no message of the user.");
   if (!Array.isArray(message.content)) message.content = [{ type: "text", text: message.content ?? "" }];
-  const [, type, data] = /^data:([^;]+);base64,(.*)$/.exec(url);
-  message.content.push(
-    form === "anthropic"
-      ? { type: "image", source: { type: "base64", media_type: type, data } }
-      : { type: "image_url", image_url: { url } },
-  );
+  message.content.push(...parts);
 }
 
-const imagesOf = (body) =>
+const mediaOf = (body) =>
   body.messages.flatMap((message, at) =>
-    (Array.isArray(message?.content) ? message.content : []).flatMap((one, part) => {
-      const source = one?.source;
-      const url = source ? `data:${source.media_type};base64,${source.data}` : one?.image_url?.url;
-      // Others the page may not fetch.
-      return url?.startsWith("data:image/") ? [{ at, part, url }] : [];
-    }),
+    (Array.isArray(message?.content) ? message.content : []).flatMap((part, index) => (mediumOf(part) ? [{ at, part, index }] : [])),
   );
+
+/** The file that is to be written down, with which the request is a form; without one it is the example's. */
+export function fileField(editor) {
+  const { entry, model } = editor;
+  const { limits } = model;
+  const { file } = editor;
+  const input = element("input", { type: "file", accept: "audio/*,video/*", id: "file", "aria-describedby": "file-told" });
+  const put = (value) => editor.change((body) => (body[entry.file] = value), true);
+  input.addEventListener("change", async () => input.files.length > 0 && put((await hold(input.files[0], "audio")).word));
+  const shown = file && removable(player(file), file.name, () => put(entry.body[entry.file]));
+  if (file) {
+    // The field is a new one.
+    const chosen = new DataTransfer();
+    chosen.items.add(file.blob);
+    input.files = chosen.files;
+  }
+  const own = editor.body[entry.file] === entry.body[entry.file] ? "Until one is chosen, a tenth of a second of silence is sent." : "";
+  const fault = file ? tooLong("The file", file.blob.size, limits, "max_audio_bytes") : "";
+  const told = element("p", { class: fault ? "fault" : "quiet", role: "status", id: "file-told" }, fault || own);
+  const most = element("span", { class: "quiet" }, ` audio or a video, up to ${sizeOf(limits.max_audio_bytes)} (option.max_audio_bytes)`);
+  const label = element("label", { htmlFor: "file" }, "File", most);
+  return element("div", { class: "field" }, label, input, element("ul", { class: "media" }, shown), told);
+}
 
 export function adapterField(editor) {
   const { adapter, body } = editor.entry;

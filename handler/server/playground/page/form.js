@@ -1,6 +1,7 @@
 // The request as a form: what of the body an example says that it has, and its messages.
 
-import { adapterField, imageField, sessionField } from "./extras.js";
+import { adapterField, fileField, mediaField, sessionField } from "./extras.js";
+import { kindsOf } from "./media.js";
 import { element, valueAt } from "./page.js";
 
 const ROLES = ["system", "user", "assistant", "tool"];
@@ -16,9 +17,10 @@ export function showForm(place, editor) {
   const numbers = entry.numbers.map((path) => numberField(editor, path));
   const switches = entry.switches.map((one, at) => switchField(editor, one, at));
   const fields = [
+    entry.file ? fileField(editor) : null,
     ...texts,
     Array.isArray(body.messages) ? conversation(editor) : null,
-    editor.model.images > 0 && entry.images && Array.isArray(body.messages) ? imageField(editor) : null,
+    Array.isArray(body.messages) && kindsOf(editor.model, entry.media).length > 0 ? mediaField(editor) : null,
     numbers.length > 0 ? element("div", { class: "numbers" }, ...numbers) : null,
     switches.length > 0 ? element("div", { class: "switches" }, ...switches) : null,
     editor.model.adapters.length > 0 ? adapterField(editor) : null,

@@ -2,7 +2,8 @@
 //
 //   key.js            the key, and what the server tells of the model
 //   conversation.js   the request as a conversation, of the turns of turn.js
-//   editor.js         the request; form.js shows it as a form, extras.js images, adapters and sessions in it
+//   editor.js         the request; form.js shows it as a form, extras.js media, files, adapters and sessions in it
+//   media.js          images, audio and videos in it, of which attached.js has those of a message that is being written
 //   code.js           it in other languages, with literals.js
 //   run.js            sends it; records.js cuts the response into records, reading.js says what is in them
 //   answer.js         shows the response: said.js what it says, tokens.js its tokens in colours, wire.js its records
@@ -13,6 +14,7 @@ import { Conversation } from "./conversation.js";
 import { Editor } from "./editor.js";
 import { addMessages, showForm } from "./form.js";
 import { forgetKey, hasKey, loadSetup } from "./key.js";
+import { filesIn, namesOf } from "./media.js";
 import { byId, element, tabs } from "./page.js";
 import { run } from "./run.js";
 import { legend } from "./tokens.js";
@@ -64,7 +66,7 @@ function showModel(model) {
     model.engine,
     model.reasoning ? `reasoning: ${model.reasoning}` : null,
     model.tools ? `tools: ${model.tools}` : null,
-    model.images > 0 ? "images" : null,
+    namesOf(Object.keys(model.media).filter((kind) => model.media[kind] > 0)) || null,
     model.lora ? `${model.adapters.length} adapters` : null,
   ];
   byId("facts").textContent = facts.filter(Boolean).join(" · ");
@@ -94,6 +96,10 @@ function showRequest(editor, requests, again) {
   box.disabled = always || never || (entry.stream !== null && editor.body === null);
   byId("path").textContent = `POST ${path}${entry.query ? `?${entry.query}` : ""}`;
   byId("endpoint").textContent = attributes ? `on an endpoint: /invocations with ${attributes}` : "on an endpoint: /invocations";
+  byId("nothing").textContent = `Nothing has been sent yet. ${entry.file ? "Choose a file, and press Send." : "The example is ready: press Send."}`;
+  const words = [...new Set(filesIn(editor.text).map(({ word }) => word))].join(", ");
+  const stands = editor.file ? "the file of the form (multipart/form-data) that is sent" : "in its place a file's data is sent, in base64";
+  byId("json-files").textContent = words && `${words}: ${stands}.`;
   if (again) showForm(byId("form"), editor);
   if (byId("tab-code").getAttribute("aria-selected") === "true") editor.showCode();
 }
@@ -129,7 +135,7 @@ function lineOf(editor, answer) {
       };
       let how = "done";
       try {
-        await run(editor.request, told);
+        await run(await editor.request(), told);
       } catch (error) {
         how = stop.signal.aborted ? "stopped" : error.message;
       }

@@ -72,6 +72,9 @@ export function inFrames(step, paint) {
 /** Seconds, or milliseconds where it is less than one. */
 export const duration = (ms) => (ms < 1000 ? `${Math.round(ms)} ms` : `${(ms / 1000).toFixed(2)} s`);
 
+/** Bytes, as people say them. */
+export const sizeOf = (bytes) => (bytes < 1024 ? `${bytes} bytes` : bytes < 1 << 20 ? `${Math.round(bytes / 1024)} KiB` : `${(bytes / (1 << 20)).toFixed(1).replace(".0", "")} MiB`);
+
 /** The value at a path as `parameters.temperature`. */
 export const valueAt = (body, path) => path.split(".").reduce((inner, name) => inner?.[name], body);
 

@@ -34,7 +34,7 @@ function errorOf(value) {
   return plain ? value.message : null;
 }
 
-const READERS = [openai, anthropic, responses, inputs, minimal];
+const READERS = [openai, anthropic, responses, inputs, minimal, transcript];
 const add = (list, index, text) => {
   if (typeof text === "string" && text !== "") list.push([index, text]);
 };
@@ -170,5 +170,12 @@ function minimal(value, found) {
   if (typeof value?.message?.content !== "string") return false;
   add(found.texts, 0, value.message.content);
   if (value.done) found.finish = "done";
+  return true;
+}
+
+function transcript(value, found) {
+  // With segments it is more than the text.
+  if (typeof value?.text !== "string" || value.segments) return false;
+  add(found.texts, 0, value.text);
   return true;
 }

@@ -2,10 +2,11 @@
 
 const EVENT_END = /\r?\n\r?\n/g;
 
-/** How a response is cut: server-sent events, lines, or not at all. */
+/** How a response is cut: server-sent events, lines, or not at all, where it is JSON or a text. */
 export function formOf(contentType, streamed, status) {
   const kind = contentType.split(";")[0].trim().toLowerCase();
   if (kind === "text/event-stream") return "events";
+  if (kind === "text/plain" && status === 200) return "text";
   if (kind.endsWith("jsonlines") || (streamed && status === 200)) return "lines";
   return "whole";
 }
@@ -19,7 +20,7 @@ export class Splitter {
 
   push(text) {
     this.rest += text;
-    if (this.form === "whole") return [];
+    if (this.form === "whole" || this.form === "text") return [];
     const records = [];
     let from = 0;
     if (this.form === "lines") {
@@ -44,8 +45,9 @@ export class Splitter {
   }
 }
 
-/** What a record carries: its JSON (undefined where it is none) and the name of its event. */
+/** What a record carries: its JSON (undefined where it is none), of a text that of a transcript, and the name of its event. */
 export function contentOf(record, form) {
+  if (form === "text") return { event: "", value: { text: record } };
   let data = record;
   let event = "";
   if (form === "events") {

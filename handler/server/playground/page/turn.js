@@ -1,18 +1,25 @@
 // A turn of a conversation: what its user said, or an answer, which is shown as it comes.
 
+import { preview } from "./media.js";
 import { element, inFrames } from "./page.js";
 import { Said } from "./said.js";
 
 let made = 0;
 
 /** One that is not an answer: {element}. */
-export const turnOf = ({ role, content }) => ({
-  element: element("div", { class: `turn ${role}` }, element("h3", {}, titleOf(role)), element("div", { class: "said" }, element("div", {}, textOf(content)))),
-});
+export function turnOf({ role, content }) {
+  const text = textOf(content);
+  const said = text === "" ? null : element("div", { class: "said" }, element("div", {}, text));
+  const others = othersOf(content).map((part) => element("li", {}, preview(part)));
+  return { element: element("div", { class: `turn ${role}` }, element("h3", {}, titleOf(role)), said, element("ul", { class: "media" }, ...others)) };
+}
 
-/** The text of a message; of images and other parts, what they are. */
+const isText = (part) => typeof part?.text === "string";
+
+/** The text of a message, and its other parts. */
 export const textOf = (content) =>
-  Array.isArray(content) ? content.map((part) => part?.text ?? `[${part?.type}]`).join("\n") : String(content ?? "");
+  Array.isArray(content) ? content.filter(isText).map((part) => part.text).join("\n") : String(content ?? "");
+export const othersOf = (content) => (Array.isArray(content) ? content.filter((part) => !isText(part)) : []);
 
 const titleOf = (role) => (role === "user" ? "You" : `${role.charAt(0).toUpperCase()}${role.slice(1)}`);
 

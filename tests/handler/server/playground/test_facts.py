@@ -32,8 +32,14 @@ def requests_of(**options: str) -> dict[str, dict[str, Any]]:
 
 def test_the_model() -> None:
     model = told(tool_call_parser="hermes", enable_stateful_sessions="true")["model"]
-    assert (model["context"], model["engine"], model["images"]) == (2048, "scripted 1", 2)
+    assert (model["context"], model["engine"]) == (2048, "scripted 1")
+    assert model["media"] == {"image": 2, "audio": 0, "video": 0}
     assert (model["tools"], model["reasoning"], model["sessions"], model["lora"]) == ("hermes", None, True, False)
+
+
+def test_the_limits_have_the_names_of_options() -> None:
+    options = {f"max_{what}_bytes": str(at) for at, what in enumerate(("body", "image", "audio", "video"), start=99)}
+    assert told(**options)["model"]["limits"] == {name: int(value) for name, value in options.items()}
 
 
 def test_every_dialect_is_there() -> None:

@@ -300,36 +300,6 @@ def test_a_session(browser: Browser, running: Make) -> None:
     assert session not in page.code("curl")
 
 
-PIXEL = """
-(async () => {
-  const canvas = document.createElement("canvas");
-  canvas.width = canvas.height = 4;
-  const blob = await new Promise((done) => canvas.toBlob(done));
-  const files = new DataTransfer();
-  files.items.add(new File([blob], "dot.png", {type: "image/png"}));
-  const input = document.getElementById("images");
-  input.files = files.files;
-  input.dispatchEvent(new Event("change"));
-})()
-"""
-
-
-def test_images(browser: Browser, running: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    server = running()
-    info = server.service.info
-    monkeypatch.setattr(server.service, "_info", type(info)(engine="scripted", version="0", context=9, images=2))
-    page = open_page(browser, server)
-    page.ask(PIXEL)
-    page.until("document.querySelector('#form .images img')?.complete")
-    text, image = page.body["messages"][0]["content"]
-    assert text["type"] == "text"
-    assert image["image_url"]["url"].startswith("data:image/jpeg;base64,")
-    page.click("#form .images button")
-    assert page.body["messages"][0]["content"] == [text]
-    page.write("#message-0", "What is it?")
-    assert page.body["messages"][0]["content"][0]["text"] == "What is it?"
-
-
 def test_adapters(browser: Browser, running: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     """One is named by `model` where the dialect has it, and by `adapters` elsewhere."""
     server = running()

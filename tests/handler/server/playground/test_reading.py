@@ -42,6 +42,7 @@ EVENTS = 'event: a\ndata: {"x": 1}\n\ndata: [DONE]\n\n'
         ("events", "data: 1\r\n\r\ndata: 2", ["data: 1\r\n\r\n", "data: 2"]),
         ("lines", '{"a":1}\n{"b":2}\n', ['{"a":1}\n', '{"b":2}\n']),
         ("whole", '{\n"a":1}\n', ['{\n"a":1}\n']),
+        ("text", "Hi.\n\nHo.\n", ["Hi.\n\nHo.\n"]),
     ],
 )
 def test_records_are_the_same_however_they_arrive(
@@ -60,6 +61,8 @@ def test_records_are_the_same_however_they_arrive(
         ("application/json", True, 200, "lines"),
         ("application/json", False, 200, "whole"),
         ("application/json", True, 400, "whole"),
+        ("text/plain; charset=utf-8", True, 200, "text"),
+        ("text/plain", False, 404, "whole"),
     ],
 )
 def test_the_form_of_a_response(page: Browser, kind: str, streamed: bool, status: int, form: str) -> None:
@@ -70,6 +73,7 @@ def test_what_a_record_carries(page: Browser) -> None:
     record = json.dumps('event: ping\ndata: {"type":\ndata: "ping"}\n\n')
     assert call(page, "records.js", f"m.contentOf({record}, 'events')") == {"event": "ping", "value": {"type": "ping"}}
     assert "value" not in call(page, "records.js", "m.contentOf('data: [DONE]', 'events')")
+    assert call(page, "records.js", "m.contentOf('Hi.', 'text')") == {"event": "", "value": {"text": "Hi."}}
 
 
 TOKEN = {"token": "Hi", "logprob": -0.5, "top_logprobs": [{"token": "Ho", "logprob": -1.5}]}
@@ -128,6 +132,10 @@ SEEN = [
     ({"object": "response", "status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"},
       "output": [{"type": "reasoning", "summary": [{"text": "so"}]}, {"type": "message", "content": [{"text": "Hi"}]}]},
      {"texts": [[0, "Hi"]], "reasoning": [[0, "so"]], "finish": "max_output_tokens"}),
+    ({"type": "transcript.text.delta", "delta": "Hi", "choices": [{"delta": {"content": "Hi"}, "index": 0}]},
+     {"texts": [[0, "Hi"]]}),
+    ({"text": "Hi", "usage": {"type": "duration", "seconds": 2}}, {"texts": [[0, "Hi"]]}),
+    ({"text": "Hi", "segments": []}, {"shown": {"text": "Hi", "segments": []}}),
     ({"error": {"message": "no"}}, {"error": "no"}),
     ({"error": "no", "code": 424}, {"error": "no"}),
     ({"error": "Unprocessable Content", "message": "no", "status": 422}, {"error": "no"}),
