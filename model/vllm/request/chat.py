@@ -25,7 +25,7 @@ from ..library.parts import part
 from ..media.connector import decoded
 from ..media.decoder import MediaDecoder, processor_faults, with_pictures
 from ..mistral.conversations import mistral_conversations
-from ..mistral.pictures import render_pictures
+from ..mistral.media import render_media
 from .answer_parsers import AnswerParsers
 from .harmony.harmony import harmony_of
 from .prompts.encoding import TextEncoder, text_encoder
@@ -207,7 +207,7 @@ class ChatRenderer:
                 if self._core.images is not None:
                     self._core.images.whole = whole
                 if self._mistral is not None:
-                    rendered = [render_pictures(self._core, messages, chat, tokenize, extras)]
+                    rendered = [render_media(self._core, messages, pictures, chat, tokenize, extras)]
                 else:
                     render = self._core.renderer.render_chat
                     _, rendered = render([messages], chat, tokenize, prompt_extras=extras, skip_mm_cache=True)

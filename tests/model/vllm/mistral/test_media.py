@@ -1,4 +1,4 @@
-"""Images beside Mistral's tokenizer: prompts and images are those of vLLM's server, token by token."""
+"""Images and audio beside Mistral's tokenizer: prompts and media are those of vLLM's server, token by token."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from lmi.model.vllm.mistral.pictures import render_pictures
+from lmi.model.vllm.mistral.media import render_media
 
 from ....kit.api.dialects import parse
 from ....kit.api.errors import RequestError
@@ -23,6 +23,9 @@ from ....kit.engines.backends import NUMBERS
 from ....kit.engines.said import SaidEngine
 from ....kit.engines.start import in_process
 from ....kit.hosts.host import FAST_OPTIONS
+from ....kit.media.sounds import encoded, wav
+from ....kit.media.sounds import noise as noises
+from ....kit.media.voxtral import voxtral_directory
 from ....kit.models.mistral import mistral_directory
 from ....kit.models.pictures import data_url, noise, png
 from ....kit.models.pixtral import IMAGES, PATCH, pixtral_directory, why_not
@@ -104,22 +107,25 @@ def engine(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     made.close()
 
 
-def pictures(body: Body) -> list[MediaFile]:
+def media(body: Body, kind: Any = "image") -> list[MediaFile]:
     """Those of a body, in their order."""
     contents = [message["content"] for message in body["messages"] if isinstance(message["content"], list)]
-    urls = [part["image_url"]["url"] for content in contents for part in content if part["type"] == "image_url"]
-    return [MediaFile(base64.b64decode(url.partition(",")[2]), f"image {place}") for place, url in enumerate(urls)]
+    name = f"{kind}_url"
+    urls = [part[name]["url"] for content in contents for part in content if part["type"] == name]
+    return [
+        MediaFile(base64.b64decode(url.partition(",")[2]), f"{kind} {place}", kind) for place, url in enumerate(urls)
+    ]
 
 
 def seen(prompt: Any) -> tuple[list[int], Any, Any]:
-    """A prompt's tokens, what its images are known by, and where each of them stands."""
-    places = [(one.offset, one.length) for one in prompt["mm_placeholders"]["image"]]
-    return [*prompt["prompt_token_ids"]], prompt["mm_hashes"], places
+    """A prompt's tokens, what its media are known by, and where each of them stands."""
+    ((_, found),) = prompt["mm_placeholders"].items()
+    return [*prompt["prompt_token_ids"]], prompt["mm_hashes"], [(one.offset, one.length) for one in found]
 
 
-def ours(engine: SaidEngine, body: Body) -> tuple[list[int], Any, Any]:
+def ours(engine: SaidEngine, body: Body, kind: str = "image") -> tuple[list[int], Any, Any]:
     (generation,) = parse("openai", json.loads(json.dumps(body)), engine.settings).generations
-    return seen(engine.backend.prepare(next(NUMBERS), generation, pictures(body)).prompt)
+    return seen(engine.backend.prepare(next(NUMBERS), generation, media(body, kind)).prompt)
 
 
 def vllms(engine: SaidEngine, body: Body) -> tuple[list[int], Any, Any]:
@@ -200,8 +206,8 @@ def test_what_is_handed_to_vllm(name: str, tmp_path: Path) -> None:
     content: list[Any] = [TextChunk(text="a"), *(ImageChunk(image=one) for one in shown), TextChunk(text="b")]
     given: list[Any] = []
 
-    def render_cmpl(prompts: list[Any], tokenize: Any, *, skip_mm_cache: bool) -> list[Any]:
-        assert (tokenize, skip_mm_cache) == ("how", True)
+    def render_cmpl(prompts: list[Any], tokenize: Any, *, prompt_extras: Any, skip_mm_cache: bool) -> list[Any]:
+        assert (tokenize, prompt_extras, skip_mm_cache) == ("how", {"more": 1}, True)
         given.extend(prompts)
         return ["made"]
 
@@ -212,7 +218,7 @@ def test_what_is_handed_to_vllm(name: str, tmp_path: Path) -> None:
     )
     chat = SimpleNamespace(get_apply_chat_template_kwargs=lambda: {"add_generation_prompt": True})
     parts = [text("a"), *({"type": "image_pil", "image_pil": one} for one in shown), text("b")]
-    assert render_pictures(core, [user(*parts)], chat, "how") == "made"
+    assert render_media(core, [user(*parts)], shown, chat, "how", {"more": 1}) == "made"
     (prompt,) = given
     expected: Any = ChatCompletionRequest(messages=[UserMessage(content=content)])
     assert prompt["prompt_token_ids"] == tokenizer.mistral.encode_chat_completion(expected).tokens
@@ -228,6 +234,65 @@ def test_a_model_without_images_takes_none(tmp_path: Path) -> None:
     engine = SaidEngine(folder, tokenizer_mode="mistral", load_format="dummy")
     assert engine.backend.info.images == 0
     engine.close()
+
+
+# --- Audio ---
+
+
+@pytest.fixture(scope="module")
+def hearing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SaidEngine]:
+    folder = voxtral_directory(tmp_path_factory.mktemp("voxtral") / "model")
+    made = SaidEngine(folder, load_format="dummy", tool_call_parser="mistral")
+    yield made
+    made.close()
+
+
+def sound(seconds: float = 1, seed: int = 0) -> Body:
+    data = base64.b64encode(wav(noises(seconds, seed=seed))).decode()
+    return {"type": "audio_url", "audio_url": {"url": f"data:audio/wav;base64,{data}"}}
+
+
+def heard_bodies() -> dict[str, Body]:
+    called_first = [user(sound(), text("a")), called(ONE), result(ONE, text("b"))]
+    return {
+        "audio alone": {"messages": [user(sound())]},
+        "before a text": {"messages": [user(sound(), text("a"))]},
+        "behind a text": {"messages": [user(text("a"), sound())]},
+        "between texts": {"messages": [user(text("a"), sound(), text("b"))]},
+        "several, of other lengths": {"messages": [user(sound(0.3), text("a"), sound(5, 1), sound(2, 2))]},
+        "the same again": {"messages": [user(sound(), sound(), text("a"))]},
+        "in several turns": {"messages": [user(sound(), text("a")), OK, user(text("b"), sound(3, 1))]},
+        "before a call": {"messages": called_first, "tools": TOOLS},
+    }
+
+
+def test_audio_has_the_place_that_vllms_server_gives_it(hearing: SaidEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    from vllm.multimodal.media.connector import MEDIA_CONNECTOR_REGISTRY, MediaConnector
+
+    made = {what: ours(hearing, body, "audio") for what, body in heard_bodies().items()}
+    # Theirs is the one that the engine has replaced.
+    monkeypatch.setitem(MEDIA_CONNECTOR_REGISTRY.name2class, "http", MediaConnector)
+    for what, body in heard_bodies().items():
+        assert made[what] == vllms(hearing, body), what
+
+
+def test_audio_that_mistral_common_does_not_read(hearing: SaidEngine) -> None:
+    """Of two channels, and at a rate for which it needs a package: by its tokens as if it had neither."""
+    import numpy as np
+
+    data = encoded(np.stack([noises(3, 44100), noises(3, 44100, 5)], axis=1), 44100, "mp3")
+    url = f"data:audio/mpeg;base64,{base64.b64encode(data).decode()}"
+    tokens, _, places = ours(hearing, {"messages": [user({"type": "audio_url", "audio_url": {"url": url}})]}, "audio")
+    expected, _, expected_places = ours(hearing, {"messages": [user(sound(3))]}, "audio")
+    assert (tokens, places) == (expected, expected_places)
+
+
+def test_audio_in_a_result_follows_in_a_message(hearing: SaidEngine) -> None:
+    """mistral-common takes none there."""
+    given = [user(text("Look!")), called(ONE), result(ONE, text("a"), sound())]
+    followed = [user(text("Look!")), called(ONE), result(ONE, text("a")), user(sound())]
+    bodies = [{"messages": messages, "tools": TOOLS} for messages in (given, followed)]
+    assert ours(hearing, bodies[0], "audio") == ours(hearing, bodies[1], "audio")
 
 
 @pytest.fixture(scope="module")
@@ -250,7 +315,7 @@ def test_answers_are_those_to_the_image(started: tuple[Settings, Any]) -> None:
         part = {"type": "image_url", "image_url": {"url": data_url(data)}}
         body = {"messages": [user(text("a"), part)], "max_tokens": 12, "temperature": 0}
         parsed = parse("openai", body, settings)
-        backend.add(backend.prepare(next(NUMBERS), parsed.generations[0], pictures(body)))
+        backend.add(backend.prepare(next(NUMBERS), parsed.generations[0], media(body)))
         records: list[bytes] = []
         while backend.busy:
             for _, event in backend.step():
