@@ -7,7 +7,8 @@ compiles all later ones by it, whatever they name. So a schema that only guidanc
 without a word, or a structural tag of xgrammar's fails. And a guide begins either with the first token or behind the
 end of the reasoning, though a model may think or not.
 
-Nothing of this is in a worker: an executor is the one thing of ours that the core's process loads before its guides.
+An executor is the one thing of ours that the core's process loads before its guides; of what its workers do wrong
+allowed_ids.py is called in them by it.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from functools import cache
 from typing import Any
 
 from ..library.parts import part
+from ..library.version import mixes_rows
+from .allowed_ids import keep_rows
 
 __all__ = ["MARKS", "guiding", "maybe_after", "mend"]
 
@@ -36,6 +39,8 @@ def guiding(base: type[Any]) -> type[Any]:
     def begin(self: Any, *given: Any, **named: Any) -> None:
         mend()
         base.__init__(self, *given, **named)
+        if mixes_rows() and not self.vllm_config.use_v2_model_runner:
+            self.collective_rpc(keep_rows)
 
     made: type[Any] = meta(base.__name__, (base,), {"__init__": begin, "__module__": base.__module__})
     # A class is pickled by its name, unless its own class has another way.

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["VERSIONS", "refusal", "vllm_version", "warning"]
+__all__ = ["VERSIONS", "mixes_rows", "refusal", "vllm_version", "warning"]
 
 VERSIONS = "0.26.0 to 0.32"
 """For messages: the first and the last version that are tested, as `pyproject.toml` has them."""
 
 OLDEST, UNTESTED = (0, 26), (0, 33)
+KEEPS_ROWS = (0, 32)
+"""The first version that was seen to."""
 FORMER = "lmi-handler 0.2.0"
 """The last release for vLLM 0.23 to 0.25 (CHANGELOG.md)."""
 
@@ -38,6 +40,12 @@ def warning(version: str) -> str | None:
     if number is None or number >= UNTESTED:
         return f"vLLM {version} was not tested: {VERSIONS} is supported"
     return None
+
+
+def mixes_rows() -> bool:
+    """Whether model runner V1 takes one request's allowed tokens for another's (guides/allowed_ids.py)."""
+    number = _number(vllm_version())
+    return number is not None and number < KEEPS_ROWS
 
 
 def _number(version: str) -> tuple[int, int] | None:

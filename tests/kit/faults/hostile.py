@@ -145,6 +145,10 @@ REFUSED: dict[str, tuple[Case, str]] = {
     "long salt": (text(cache_salt="a" * 100_000), "cache_salt"),
     "logits processors": (text(logits_processors=["os.system"]), "logits_processors"),
     "embedded prompt": (text(prompt_embeds="AAAA"), "prompt_embeds"),
+    "embedded image": (chat(messages=[{"role": "user", "content": [
+        {"type": "image_embeds", "image_embeds": "AAAA"}]}]), "messages[0].content[0].type"),
+    "processor of media": (chat(mm_processor_kwargs={"max_pixels": 10**12}), "mm_processor_kwargs"),
+    "reader of media": (chat(media_io_kwargs={"video": {"num_frames": -1}}), "media_io_kwargs"),
     "adapter": (text(adapters="../../etc"), "adapters"),
     "template": (chat(chat_template="{% for i in range(10**9) %}{% endfor %}"), "chat_template"),
     "template in kwargs": (kwargs(chat_template="{{ 1 }}"), "chat_template_kwargs.chat_template"),

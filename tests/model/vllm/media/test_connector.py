@@ -338,7 +338,7 @@ def test_limits_in_all_their_forms(tmp_path: Path, demo_model: Path) -> None:
     for number, (limits, expected) in enumerate(FORMS):
         model = model_directory(built, tmp_path / f"model {number}", {})
         core = front(make_settings(model, **OPTIONS, limit_mm_per_prompt=json.dumps(limits))).core
-        made = media_decoder.MediaDecoder(core, MediaRules()).limits
+        made: dict[Any, int] = media_decoder.MediaDecoder(core, MediaRules()).limits
         assert {kind: made[kind] for kind in expected} == expected
 
 
