@@ -20,6 +20,8 @@ class Joined:
     """Whether any text has been sent."""
     begun_piece: bool = False
     """Whether any of the current piece has."""
+    blanks: str = ""
+    """What has come of the current piece since: they are sent where a word follows them."""
     waiting: dict[int, list[str]] = field(default_factory=dict)
     """What has come of later pieces."""
     ended: set[int] = field(default_factory=set)
@@ -32,20 +34,23 @@ class Joined:
         if piece != self.current:
             self.waiting.setdefault(piece, []).append(text)
             return ""
-        ready = [self._begin(text, spaced)]
+        ready = [self._words(text, spaced)]
         while self.current in self.ended:
             self.current += 1
-            self.begun_piece = False
-            ready += [self._begin(one, spaced) for one in self.waiting.pop(self.current, ())]
+            self.begun_piece, self.blanks = False, ""
+            ready += [self._words(one, spaced) for one in self.waiting.pop(self.current, ())]
         return "".join(ready)
 
-    def _begin(self, text: str, spaced: bool) -> str:
-        """Text of the current piece, without the blanks that it begins with (Whisper's do)."""
-        if self.begun_piece:
-            return text
-        text = text.lstrip()
-        if not text:
+    def _words(self, text: str, spaced: bool) -> str:
+        """Text of the current piece, without the blanks that it begins with (Whisper's do), and those that it ends with
+        (vLLM's classes take them away where they clean texts at all)."""
+        text = self.blanks + text
+        if not self.begun_piece:
+            text = text.lstrip()
+        words = text.rstrip()
+        self.blanks = text[len(words) :]
+        if not words:
             return ""
-        before = " " if self.begun and spaced else ""
+        before = " " if self.begun and not self.begun_piece and spaced else ""
         self.begun = self.begun_piece = True
-        return before + text
+        return before + words

@@ -318,6 +318,14 @@ def test_a_stream_is_openais_and_vllms() -> None:
     assert sent(answered(form(TRANSLATIONS, stream="true"), MIXED)[1])[0]["object"] == "translation.chunk"
 
 
+def test_blanks_around_a_piece_are_none_of_its_text() -> None:
+    """Whole and streamed; those between words are."""
+    fed = events((0, "\n a ", None), (1, "c ", None), (0, " b", None), (0, " \n", "eos"), (1, "", "eos"))
+    assert json.loads(answered(form(), fed)[1])["text"] == "a  b c"
+    *deltas, done = sent(answered(form(stream="true"), fed)[1])
+    assert "".join(one["delta"] for one in deltas) == done["text"] == "a  b c"
+
+
 def test_openais_types_read_them() -> None:
     from openai.types.audio import TranscriptionTextDeltaEvent, TranscriptionTextDoneEvent, TranscriptionVerbose
 
