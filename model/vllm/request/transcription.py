@@ -56,6 +56,8 @@ class Transcriber:
         given = config.try_get_generation_config()
         self._only = "en" if given.get("is_multilingual") is False else None
         """The one language that the model knows, of which its prompts say nothing."""
+        self._default: str | None = model.validate_language(None)
+        """The language where a request names none; None: the model needs none, or is asked for it."""
         self._special = frozenset(self._tokenizer.all_special_ids)
         before = self._tokenizer.get_vocab().get(BEFORE)
         self._before: int | None = before if config.is_encoder_decoder else None
@@ -70,7 +72,7 @@ class Transcriber:
         """What a start tries: a second of silence."""
         import numpy as np
 
-        language = self._only or next(iter(self._model.supported_languages))
+        language = self._only or self._default or next(iter(self._model.supported_languages))
         silence = np.zeros(int(self._configs[False].sample_rate), np.float32)
         return Transcription(language=language), Heard([silence], language)
 
@@ -148,7 +150,7 @@ class Transcriber:
         config = self._configs[asked.translate]
         longest, window = config.max_audio_clip_s, config.min_energy_split_window_size
         cut = Cut(config.sample_rate, longest, config.overlap_chunk_second, window)
-        return Heard(self._media.pieces(file, cut), asked.language or self._only)
+        return Heard(self._media.pieces(file, cut), asked.language or self._only or self._default)
 
     def _prompts(self, generation: Generation, asked: Transcription, heard: Heard, *, whole: bool) -> list[Any]:
         """vLLM's prompt of each piece; raises what its renderer raises, and ParameterError."""
@@ -158,7 +160,7 @@ class Transcriber:
             "language": heard.language,
             "task_type": "translate" if asked.translate else "transcribe",
             "request_prompt": generation.prompt if self._before is None else "",
-            "to_language": asked.to_language,
+            "to_language": _to_language(asked),
             "hotwords": asked.hotwords,
         }
         params = part("vllm.config.speech_to_text:SpeechToTextParams")
@@ -183,13 +185,18 @@ class Transcriber:
         config = self._configs[asked.translate]
         rate = config.sample_rate
         *starts, samples = accumulate(map(len, heard.pieces), initial=0)
-        told = asked.to_language or "en" if asked.translate else heard.language
+        told = _to_language(asked) if asked.translate else heard.language
+        model_config = self._core.model_config
+        # Models without an encoder have them in their prompts, where they are counted already.
+        tokens: int | None = None
+        if model_config.is_encoder_decoder:
+            tokens = self._model.get_num_audio_tokens(samples / rate, config, model_config)
         return Recording(
             samples / rate,
             tuple(start / rate for start in starts),
             heard.language or "",
             spaced=told not in self._model.no_space_languages,
-            audio_tokens=self._model.get_num_audio_tokens(samples / rate, config, self._core.model_config),
+            audio_tokens=tokens,
             first_time=self._first_time if asked.timestamps else None,
         )
 
@@ -204,6 +211,13 @@ class Transcriber:
             if core.images is not None:
                 core.images.whole = whole
             return core.renderer.render_cmpl([parsed], skip_mm_cache=True)[0]
+
+
+def _to_language(asked: Transcription) -> str | None:
+    """What audio is translated into: as in OpenAI's API into English, of which vLLM's server tells some models nothing
+    (GLM-ASR reads "translate the speech to None" in 0.26).
+    """
+    return asked.to_language or ("en" if asked.translate else None)
 
 
 def no_times() -> UnsupportedError:

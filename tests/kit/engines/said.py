@@ -6,7 +6,7 @@ body --parse--> Generation --VllmEngine, on a core that writes `answer`--> event
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -14,7 +14,7 @@ from typing import Any
 from tests.microbench.standin import backend, now, settings_of
 
 from ..api.dialects import parse
-from ..api.types import Delta, Failed, Started
+from ..api.types import Delta, Failed, MediaFile, Started
 from .backends import NUMBERS
 
 __all__ = ["SaidEngine"]
@@ -45,10 +45,11 @@ class SaidEngine:
         whole: bool = True,
         headers: Mapping[str, str] = MappingProxyType({}),
         path: str = "/invocations",
+        files: Sequence[MediaFile] = (),
     ) -> list[bytes]:
         """The records that a request is answered with, where the model writes these tokens, so many a step.
 
-        whole: whether it ends its answer then; it is cut off otherwise, as by max_tokens.
+        whole: whether it ends its answer then; it is cut off otherwise, as by max_tokens. files: what its parts hold.
         """
         core = self._acting
         core.per_step, core.stops = per_step, whole
@@ -57,7 +58,7 @@ class SaidEngine:
         records: list[bytes] = []
         for prompt, generation in enumerate(parsed.generations):
             number = next(NUMBERS)
-            self.backend.add(number, self.backend.prepare(number, generation))
+            self.backend.add(number, self.backend.prepare(number, generation, files))
             while self.backend.busy:
                 for _, event in now(self.backend.receive()):
                     assert isinstance(event, Started | Delta | Failed)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import io
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -15,9 +13,19 @@ from msgspec.structs import replace
 
 from ....kit.api.errors import ParameterError, RequestError, UnsupportedError
 from ....kit.api.options import make_settings
-from ....kit.api.types import Generation, MediaFile, Recording, Sampling, Started, StructuredOutput, Transcription
-from ....kit.engines.backends import NUMBERS, deltas
+from ....kit.api.types import Sampling, StructuredOutput, Transcription
+from ....kit.engines.backends import deltas
 from ....kit.engines.start import Front, front, in_process
+from ....kit.engines.transcribed import (
+    asked,
+    events_of,
+    five_seconds,
+    one_second,
+    prepared,
+    recording,
+    texts,
+    vllms,
+)
 from ....kit.hosts.host import model_directory
 from ....kit.media import speech
 from ....kit.media.sounds import encoded, noise, tone, wav
@@ -26,14 +34,6 @@ from ....kit.rows import each_row
 pytestmark = pytest.mark.engine
 
 OPTIONS = {"max_model_len": "448", "dtype": "fp32", "enforce_eager": "true", "kv_cache_memory_bytes": "33554432"}
-
-
-def one_second() -> bytes:
-    return wav(noise(1))
-
-
-def five_seconds() -> bytes:
-    return wav(noise(5, seed=3))
 
 
 @pytest.fixture(scope="module")
@@ -47,48 +47,6 @@ def backend(directory: Path) -> Iterator[Any]:
     made = in_process(make_settings(directory, **OPTIONS))
     yield made
     made.close()
-
-
-def asked(
-    data: bytes | None = None, *, prompt: str = "", sampling: Sampling | None = None, **fields: Any
-) -> Generation:
-    return Generation(
-        request_id="test",
-        prompt=prompt,
-        transcription=Transcription(audio=one_second() if data is None else data, **fields),
-        sampling=sampling or Sampling(temperature=0.0, max_tokens=8),
-        tokens=True,
-    )
-
-
-def prepared(backend: Any, generation: Generation) -> Any:
-    transcription = generation.transcription
-    assert transcription is not None
-    return backend.prepare(next(NUMBERS), generation, [MediaFile(transcription.audio, "file", "audio")])
-
-
-def events_of(backend: Any, *generations: Generation) -> list[list[Any]]:
-    """The events of each, all run at once."""
-    made = [prepared(backend, one) for one in generations]
-    events: dict[int, list[Any]] = {one.number: [] for one in made}
-    for one in made:
-        backend.add(one)
-    while backend.busy:
-        for number, event in backend.step():
-            events[number].append(event)
-    return list(events.values())
-
-
-def texts(events: list[Any]) -> list[str]:
-    """Of each piece."""
-    pieces = range(len(recording(events).starts))
-    return ["".join(delta.text for delta in deltas(events, index)) for index in pieces]
-
-
-def recording(events: list[Any]) -> Recording:
-    found = next(event.recording for event in events if isinstance(event, Started))
-    assert found is not None
-    return found
 
 
 def two_channels() -> bytes:
@@ -106,36 +64,6 @@ PROMPTS: dict[str, tuple[Callable[[], bytes], dict[str, Any]]] = {
     "flac of 44,100 Hz, two channels": (two_channels, {"language": "fr"}),
     "nothing but silence": (lambda: wav(np.zeros(32000, np.float32)), {"language": "en"}),
 }
-
-
-def vllms(core: Any, generation: Generation) -> list[Any]:
-    """The requests that vLLM's server makes of it."""
-    from fastapi import UploadFile
-    from vllm import SamplingParams
-    from vllm.entrypoints.speech_to_text.transcription.protocol import TranscriptionRequest
-    from vllm.entrypoints.speech_to_text.transcription.serving import OpenAIServingTranscription
-    from vllm.model_executor.model_loader import get_model_cls
-
-    given: Any = generation.transcription
-    model: Any = get_model_cls(core.model_config)
-    # Its own constructor would want an engine that runs.
-    serving: Any = object.__new__(OpenAIServingTranscription)
-    task = "translate" if given.translate else "transcribe"
-    serving.model_config, serving.renderer, serving.task_type = core.model_config, core.renderer, task
-    serving.asr_config = model.get_speech_to_text_config(core.model_config, task)
-    serving.max_audio_filesize_mb, serving.max_audio_decode_duration_s = 25, 600
-    serving.max_audio_decode_bytes = 1 << 28
-
-    async def cut(data: bytes) -> Any:
-        return serving._decode_and_chunk_speech(data)
-
-    serving._decode_and_chunk_speech_async = cut
-    form = "verbose_json" if given.timestamps else "json"
-    request = TranscriptionRequest(
-        file=UploadFile(io.BytesIO()), language=given.language, response_format=form, seed=None
-    )
-    prompts, *_ = asyncio.run(serving._preprocess_speech_to_text(request, given.audio, "test"))
-    return [core.request(prompt, SamplingParams()) for prompt in prompts]
 
 
 @pytest.fixture(scope="module")
