@@ -56,7 +56,8 @@ class EngineInfo(msgspec.Struct, frozen=True, kw_only=True):
 
     def limit(self, kind: MediaKind) -> int:
         """How many media of a kind a prompt may have."""
-        return self.images if kind == "image" else int(getattr(self, kind))
+        limits = {"image": self.images, "audio": self.audio, "video": self.video, "image_embeds": self.image_embeds}
+        return limits[kind]
 
 
 class EngineStats(msgspec.Struct, frozen=True, kw_only=True):

@@ -33,9 +33,11 @@ def keep_rows(worker: Any) -> None:
 
     def swap_states(self: Any, i1: int, i2: int) -> None:
         mask = self.allowed_token_ids_mask_cpu_tensor
-        rows = None if mask is None else mask[[i2, i1]]
+        if mask is None:
+            swap(self, i1, i2)
+            return
+        rows = mask[[i2, i1]]
         swap(self, i1, i2)
-        if rows is not None:
-            mask[[i1, i2]] = rows
+        mask[[i1, i2]] = rows
 
     batch.add_request, batch.swap_states = add_request, swap_states

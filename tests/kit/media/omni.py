@@ -98,7 +98,7 @@ def build(directory: Path, demo_model: Path) -> Path:
     )
     config.architectures = ["Qwen2_5OmniModel"]
     config.save_pretrained(directory)
-    pixels = {"min_pixels": LEAST, "max_pixels": MOST}
+    pixels: dict[str, Any] = {"min_pixels": LEAST, "max_pixels": MOST}
     of_videos = Qwen2VLVideoProcessor(**pixels)
     Qwen2_5OmniProcessor(
         image_processor=Qwen2VLImageProcessor(**pixels),
