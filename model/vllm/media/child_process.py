@@ -67,12 +67,14 @@ class Decoders:
         finally:
             theirs.close()
         try:
-            while not ours.poll(min(POLL_INTERVAL_S, max(0.0, ends - time.monotonic()))):
-                if ended is not None and ended.is_set():
-                    raise MediaError("its request has ended")
+            while ended is None or not ended.is_set():
+                if ours.poll(min(POLL_INTERVAL_S, max(0.0, ends - time.monotonic()))):
+                    break
                 if time.monotonic() >= ends:
                     limit = f"{self._seconds:g} seconds (option.media_decode_timeout)"
                     raise MediaError(f"the {job.kind} could not be decoded within {limit}")
+            else:
+                raise MediaError("its request has ended")
             decoded, reason = ours.recv()
         except (EOFError, OSError):
             raise MediaError(f"the {job.kind} cannot be decoded: what reads it has failed") from None

@@ -74,7 +74,7 @@ def test_nobody_waits_for_what_has_ended(decoders: Decoders) -> None:
     ended = threading.Event()
     ended.set()
     with pytest.raises(MediaError, match="its request has ended"):
-        decoders.decode(HOURS, silence(3 * 3600), ended)
+        decoders.decode(HOURS, silence(3600), ended)
 
 
 BROKEN: dict[str, tuple[DecodingJob, Callable[[], bytes], str]] = {

@@ -280,12 +280,11 @@ def test_embeddings_that_no_model_takes(model: tuple[str, Any, Any]) -> None:
 
 
 def test_arguments_that_are_refused_are_named(model: tuple[str, Any, Any]) -> None:
-    """Of 0.26 a processor raises TypeError for some (size), of 0.32 ValueError."""
     kind, backend, given = model
     chat = ChatRenderer(backend.core, given)
     content = ("What?", two(kind)[0])
     bad: dict[str, tuple[str, dict[str, Any]]] = {
-        "audio": ("prompt.processor_arguments", {"processor_arguments": {"sampling_rate": 8000}}),
+        "audio": ("prompt.processor_arguments", {"processor_arguments": {"padding": "no such padding"}}),
         "video": ("file 0", {"reader_arguments": {"video": {"num_frames": "many"}}}),
     }
     field, arguments = bad[kind]
