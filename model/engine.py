@@ -23,7 +23,10 @@ from .errors import LmiError
 from .events import EngineEvent
 from .generation import Generation
 
-__all__ = ["Engine", "EngineAdapters", "EngineInfo", "EngineStats", "Listener", "Sink"]
+__all__ = ["MANY", "Engine", "EngineAdapters", "EngineInfo", "EngineStats", "Listener", "Sink"]
+
+MANY = 999
+"""How many media of a kind a prompt may have where there is no limit."""
 
 Sink = Callable[[EngineEvent], None]
 """Takes the events of one generation, in order, on the engine's thread; must be quick and must not raise.

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from ...model.adapters.folder import base_config
 from ...model.backend import users_backend
-from ...model.errors import Fault, OptionError, SessionError, refuse
+from ...model.errors import Fault, OptionError, SessionError, StartError, refuse
 from ...model.options import Settings, load_settings
 from ...model.options.advice.parsers import PARSERS, unknown_parsers
 from ...model.options.combined import is_users
@@ -40,6 +40,7 @@ from .arguments import options_of_model
 from .checks.adapters import of_adapters, of_code, of_forbidden
 from .checks.container import of_container
 from .checks.families import of_families
+from .checks.media import of_media
 from .checks.secure_mode import of_secure_mode
 from .checks.workers import of_workers
 
@@ -263,21 +264,22 @@ def _of_vllm(settings: Settings, *, here: bool) -> list[Finding]:
     if ignored:
         found.append(warning(f"unknown, and without `option.`, therefore ignored: {', '.join(ignored)}"))
     if here and Path(settings.model_id).exists():
-        found += _refused_here(settings)
+        found += _tried_here(settings)
     return found
 
 
-def _refused_here(settings: Settings) -> list[Finding]:
+def _tried_here(settings: Settings) -> list[Finding]:
     """Raises OptionError for what vLLM refuses of this model on this machine."""
-    from ...model.vllm.configured import refusal, runs_here
+    from ...model.vllm.configured import runs_here, tried
 
     if not runs_here():
         return [note(f"{UNCHECKED}: it finds no device here")]
     if option := next(fetched(settings), None):
         return [note(f"{UNCHECKED}: {settings.called(option)} names what only a start fetches", option)]
-    if refused := refusal(settings):
-        raise refused if isinstance(refused, OptionError) else OptionError(refused.message, refused.param)
-    return []
+    found = tried(settings)
+    if isinstance(found, StartError):
+        raise found if isinstance(found, OptionError) else OptionError(found.message, found.param)
+    return [] if found is None or settings.pools else [*of_media(found.info, found.chat.media.missing)]
 
 
 def _shown(arguments: Mapping[str, object]) -> str:

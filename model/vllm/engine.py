@@ -36,7 +36,6 @@ from .request.beams import BeamLimits
 from .request.prepared import Prepared
 from .request.requests import Requests
 from .request.sampling import LIMITS
-from .request.transcription import transcriber
 from .sequences.group import SequenceGroup
 from .sequences.pace import Pace
 from .sequences.sequence import GuidedSequence, OutputSequence
@@ -59,14 +58,14 @@ class VllmEngine:
         self._loop = asyncio.get_running_loop()
         self._longest = settings.limits.max_answer_bytes
         # Before the weights are loaded, which takes its time: options may name what vLLM does not have.
-        core, self._chat, typical, _ = configured(settings)
-        self._core = core
-        writer = transcriber(core, self._chat.media)
+        found = configured(settings)
+        self._core, self._chat = found.core, found.chat
+        core = self._core
         self._tracing = tracing(core.vllm_config)
         start(core, settings)
         tell_room(settings, core.vllm_config)
-        import vllm
-
+        # A start may choose the context.
+        self._info = found.info
         self._connected = core.vllm_config.kv_transfer_config is not None
         interval: int = core.vllm_config.scheduler_config.stream_interval
         self._token_pace, self._text_pace = Pace(interval), Pace(interval)
@@ -76,15 +75,10 @@ class VllmEngine:
         self._beams = BeamRuns(core, beams, self._aside)
         self.adapters = VllmAdapters(core) if settings.adapters.enable_lora else None
         adapter = no_adapter if self.adapters is None else self.adapters.request
-        self._requests = Requests(core, settings, self._chat, beams, typical, adapter, writer)
+        self._requests = Requests(core, settings, self._chat, beams, found.typical, adapter, found.writer)
         self._detections = Detections(core, self._aside, self._requests.told, self.add)
         self._sequences: dict[str, OutputSequence] = {}
         self._groups: dict[int, SequenceGroup] = {}
-        context, limits = core.model_config.max_model_len, self._chat.media.limits
-        self._info = EngineInfo(engine="vllm", version=vllm.__version__, context=context,
-            images=limits["image"], audio=limits["audio"], video=limits["video"], image_embeds=limits["image_embeds"],
-            transcribes=writer is not None, answers=not (writer and writer.alone),
-        )  # fmt: skip
 
     async def begin(self) -> None:
         """Tries a token; raises StartError."""

@@ -17,6 +17,7 @@ from functools import cache
 from typing import Any
 
 from ...conversation import MediaKind
+from ...engine import MANY
 from ...errors import StartError
 from ...text.answers.answer_ids import AnswerIds
 from .parts import RUN_V2_BUDGETS, RUN_V2_PROCESSORS, part
@@ -192,10 +193,6 @@ def _state_class() -> Any:
             super().__setattr__(name, value)
 
     return Linear
-
-
-MANY = 999
-"""What vLLM takes of a kind of media that has no limit."""
 
 
 def media_limits(core: Any) -> dict[MediaKind, int]:

@@ -59,7 +59,7 @@ class PoolingBackend:
     """What it makes, in words."""
 
     def __init__(self, settings: Settings) -> None:
-        self._core, self._chat, _, self._pairs = configured(settings)
+        self._core, self._chat, _, self._pairs, _ = configured(settings)
         start(self._core, settings)
         import vllm
 

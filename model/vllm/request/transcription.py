@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from itertools import accumulate
 from typing import Any
 
-from ...errors import Fault, ParameterError, StartError, UnsupportedError
+from ...errors import Fault, OptionError, ParameterError, StartError, UnsupportedError
 from ...events import Recording
 from ...generation import Generation, Transcription
 from ...media.parts import AUDIO, MediaFile
@@ -48,7 +48,6 @@ class Transcriber:
             translate: model.get_speech_to_text_config(config, "translate" if translate else "transcribe")
             for translate in (False, True)
         }
-        self._context: int = config.max_model_len
         self._tokenizer = core.get_tokenizer()
         base = part("vllm.model_executor.models.interfaces:SupportsTranscription")
         # OpenAI's English models have tokens for languages and tasks that they were not trained with: after them, which
@@ -127,7 +126,7 @@ class Transcriber:
         params = SamplingParams(max_tokens=1, temperature=0.0, allowed_token_ids=known, detokenize=False)
         request = self._core.request(prompt, params)
         ids = answered_ids(prompt)
-        tokens = len(heard.pieces) * self._context
+        tokens = len(heard.pieces) * self._core.model_config.max_model_len
         return Prepared(
             number, generation, generation.sampling, {}, ids, 1, tokens, files, [request], [None], None, heard=heard
         )
@@ -173,11 +172,12 @@ class Transcriber:
         if generation.prompt and self._before is not None:
             # As transformers has it, and OpenAI: of a long text the end.
             before = self._tokenizer.encode(f" {str(generation.prompt).strip()}", add_special_tokens=False)
+            most = self._core.model_config.max_model_len // 2 - 1
             if not self._special.isdisjoint(before):
                 raise ParameterError.because(Fault("prompt", expected="a text without tokens of the model's own"))
             for prompt in rendered:
                 ids = decoder_input(prompt)["prompt_token_ids"]
-                ids[:0] = self._before, *before[-(self._context // 2 - 1) :]
+                ids[:0] = self._before, *before[-most:]
         return rendered
 
     def _recording(self, asked: Transcription, heard: Heard) -> Recording:
@@ -236,16 +236,18 @@ def _replaced(prompt: Any, some: str, others: str) -> Any:
 
 
 def transcriber(core: Core, media: MediaDecoder) -> Transcriber | None:
-    """A model's; None: it writes nothing down, or none for now, as what decodes audio is not installed. Raises
-    StartError where there is nothing else that it could do."""
+    """A model's; None: it writes nothing down, or none for now, as what decodes audio is not installed, or the options
+    allow none. Raises StartError where there is nothing else that it could do."""
     if not transcribes(core.model_config):
         return None
     model = part("vllm.model_executor.model_loader:get_model_cls")(core.model_config)
     if media.limits["audio"]:
         return Transcriber(core, media, model)
-    if model.supports_transcription_only and media.missing:
+    if not model.supports_transcription_only:
+        return None
+    if media.missing:
         raise StartError(f"the model reads audio alone, and what decodes it is not installed: {media.missing}")
-    return None
+    raise OptionError.of("limit_mm_per_prompt", "the model reads audio alone, and it is to have none")
 
 
 class TranscriptSplitter:

@@ -19,8 +19,10 @@ from ...kit.engines.said import SaidEngine
 pytestmark = pytest.mark.engine
 
 
-def _render_text(self: Any, prompts: Any, tokenize_params: Any, skip_mm_cache: bool = False) -> Any:
-    return self, prompts, tokenize_params.max_length, skip_mm_cache
+def _render_text(
+    self: Any, prompts: Any, tokenize_params: Any, prompt_extras: Any = None, skip_mm_cache: bool = False
+) -> Any:
+    return self, prompts, tokenize_params.max_length, prompt_extras, skip_mm_cache
 
 
 def _process_prompt(self: Any, prompt: Any, *, params: Any, skip_mm_cache: bool = False) -> Any:
