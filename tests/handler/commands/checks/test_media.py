@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from lmi.handler.commands.checks.media import of_media
+
 from ....kit.api.errors import OptionError
 from ....kit.api.handler import check_model_dir as check
+from ....kit.api.types import EngineInfo
 from ....kit.media import asr_chat, audio_chat, speech, video_chat
 from ....kit.media.voxtral import voxtral_directory
 from ....kit.rows import each_row
-
-pytestmark = [pytest.mark.engine, pytest.mark.contract]
 
 WRITES = "the model writes audio down (/v1/audio/transcriptions, /v1/audio/translations)"
 ALONE = f"{WRITES}, and does nothing else"
@@ -45,6 +46,25 @@ REFUSED: dict[str, tuple[str, Mapping[str, str], str]] = {
 }
 
 
+ALL = {"images": 3, "audio": 999, "video": 1, "image_embeds": 3}
+EMBEDS = "embeddings of images (option.enable_mm_embeds) (up to 3)"
+LACKING = "warning: audio will be refused: what decodes it is not installed here:"
+INFOS: dict[str, tuple[dict[str, int | bool], str, tuple[str, ...]]] = {
+    "text": ({}, "", ()),
+    "all kinds": (ALL, "", (f"a prompt may have images (up to 3), audio, videos (up to 1), {EMBEDS}",)),
+    "it writes audio down": ({"audio": 1, "transcribes": True, "answers": False}, "", (ALONE,)),
+    "it could hear": ({}, "soundfile, av", (f"{LACKING} soundfile, av; pip install soundfile av",)),
+}
+"""What is known of an engine, packages that are missing, what is said."""
+
+
+@each_row("case", INFOS)
+def test_what_is_said_of_an_engine(case: str) -> None:
+    fields, missing, said = INFOS[case]
+    info = EngineInfo(engine="vllm", version="1", context=8, **fields)  # type: ignore[arg-type]
+    assert tuple(map(str, of_media(info, missing))) == said
+
+
 @pytest.fixture(scope="module")
 def models(tmp_path_factory: pytest.TempPathFactory, demo_model: Path) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("models")
@@ -58,18 +78,22 @@ def models(tmp_path_factory: pytest.TempPathFactory, demo_model: Path) -> dict[s
     return {"text": demo_model, **{name: build(folder / name, demo_model) for name, build in made.items()}}
 
 
-def of_media(lines: list[str]) -> tuple[str, ...]:
+def behind(lines: list[str]) -> tuple[str, ...]:
     """What is said behind the arguments."""
-    behind = next(place for place, line in enumerate(lines) if line.startswith("vLLM "))
-    return tuple(lines[behind + 1 :])
+    last = next(place for place, line in enumerate(lines) if line.startswith("vLLM "))
+    return tuple(lines[last + 1 :])
 
 
+@pytest.mark.engine
+@pytest.mark.contract
 @each_row("case", SAID)
 def test_what_a_model_takes(case: str, models: dict[str, Path]) -> None:
     model, options, said = SAID[case]
-    assert of_media(check(models[model], options)) == said
+    assert behind(check(models[model], options)) == said
 
 
+@pytest.mark.engine
+@pytest.mark.contract
 @each_row("case", REFUSED)
 def test_what_a_start_would_end_with(case: str, models: dict[str, Path]) -> None:
     model, options, option = REFUSED[case]
@@ -78,6 +102,8 @@ def test_what_a_start_would_end_with(case: str, models: dict[str, Path]) -> None
     assert f"option.{option}" in caught.value.message
 
 
+@pytest.mark.engine
+@pytest.mark.contract
 @pytest.mark.parametrize("missing", [("av",), ("soundfile",), ("soundfile", "av")], ids=", ".join)
 def test_packages_that_are_missing(
     missing: tuple[str, ...], models: dict[str, Path], monkeypatch: pytest.MonkeyPatch
@@ -85,9 +111,8 @@ def test_packages_that_are_missing(
     for name in missing:
         monkeypatch.setitem(sys.modules, name, None)
     names = ", ".join(missing)
-    warning = f"warning: audio will be refused: what decodes it is not installed here: {names}"
     for model in ("audio", "both"):
-        assert of_media(check(models[model], {})) == (f"{warning}; pip install {' '.join(missing)}",)
+        assert behind(check(models[model], {})) == (f"{LACKING} {names}; pip install {' '.join(missing)}",)
     with pytest.raises(OptionError, match=f"reads audio alone, and what decodes it is not installed: {names}"):
         check(models["speech"], {})
-    assert of_media(check(models["video"], {})) == ("a prompt may have images, videos",)
+    assert behind(check(models["video"], {})) == ("a prompt may have images, videos",)
