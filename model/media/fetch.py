@@ -119,8 +119,7 @@ class Fetcher:
             path = Path(unquote(parts.path)).resolve()
             if parts.netloc not in {"", "localhost"} or folder not in path.parents:
                 raise MediaError("expected a file in the folder that option.allowed_local_media_path names")
-            # Not to wait for ever at a pipe.
-            with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:  # noqa: PTH123 - for the flags
+            with open(path, "rb", opener=_open_at_once) as file:
                 status = os.fstat(file.fileno())
                 if not stat.S_ISREG(status.st_mode):
                     raise MediaError("expected an ordinary file")
@@ -129,6 +128,11 @@ class Fetcher:
         except (OSError, ValueError) as error:
             reason = error.strerror if isinstance(error, OSError) else None
             raise MediaError(f"the file cannot be read: {reason or 'its name is not valid'}") from None
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    """Not to wait for ever at a pipe."""
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def _body(answer: httpcore.Response, headers: Mapping[str, str], on_bytes: OnBytes, wanted: MediaKind) -> bytes:

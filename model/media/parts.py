@@ -31,7 +31,7 @@ WORDS: dict[MediaKind, str] = {
     "image": "images",
     "audio": "audio",
     "video": "videos",
-    EMBEDS: "embeddings of images (option.enable_mm_embeds)",
+    EMBEDS: "embeddings of images",
 }
 """What several of a kind are called."""
 EXAMPLES: dict[MediaKind, str] = {"image": "image/png", "audio": "audio/wav", "video": "video/mp4"}

@@ -165,7 +165,8 @@ class RequestPreparer:
             found = [part.place for part in parts if part.kind == kind]
             limit = self._backend.info.limit(kind)
             if found and not limit:
-                expected = f"'text' (the model takes no {word})"
+                allowed = " without option.enable_mm_embeds" if kind == EMBEDS else ""
+                expected = f"'text' (the model takes no {word}{allowed})"
                 raise UnsupportedError.because(Fault(f"{found[0]}.type", expected=expected, given=called(kind)))
             if len(found) > limit:
                 raise ParameterError(

@@ -39,7 +39,8 @@ def guiding(base: type[Any]) -> type[Any]:
     def begin(self: Any, *given: Any, **named: Any) -> None:
         mend()
         base.__init__(self, *given, **named)
-        if mixes_rows() and not self.vllm_config.use_v2_model_runner:
+        # Ray's workers, on other hosts, may lack this package.
+        if mixes_rows() and not (self.uses_ray or self.vllm_config.use_v2_model_runner):
             self.collective_rpc(keep_rows)
 
     made: type[Any] = meta(base.__name__, (base,), {"__init__": begin, "__module__": base.__module__})

@@ -11,13 +11,14 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
+from ...conversation import MediaKind
 from ...errors import Fault, ParameterError, one_line, raised_by_us
 from ...media.parts import EMBEDS, Budget, MediaFile
 from ...media.url_policy import MediaError
@@ -38,6 +39,8 @@ Message = dict[str, Any]
 Arguments = dict[str, dict[str, Any]]
 """Of vLLM's readers, by kind."""
 PROCESSOR_ARGUMENTS = "prompt.processor_arguments"
+WIDEST = 32
+"""Bytes that embeddings have for each of a token's numbers: four, and some models have several layers of them."""
 READERS = ("soundfile", "av")
 """The packages by which vLLM decodes audio (its extra `audio`)."""
 
@@ -50,6 +53,8 @@ class MediaDecoder:
         """How many of each kind a prompt may have; 0: the model takes none."""
         self._rules = rules
         config = core.model_config.multimodal_config
+        self._embeds = WIDEST * core.model_config.max_model_len * core.model_config.get_inputs_embeds_size()
+        """Bytes of all embeddings of a prompt."""
         self._arguments: Arguments = (config.media_io_kwargs if config else None) or {}
         self.processing = threading.Lock()
         """Held while a model's processor of media works: vLLM's are not made for several threads."""
@@ -81,20 +86,28 @@ class MediaDecoder:
 
         given: a request's own arguments of the readers (media_io_kwargs).
         """
-        pixels = Budget(self._rules.max_video_pixels, "pixels of frames", "max_video_pixels", "video")
-        arguments = self._arguments
-        if given:
-            arguments = part("vllm.multimodal.media.connector:merge_media_io_kwargs")(arguments, given)
-        return [self._read(file, partial(self._decode, file, pixels, arguments)) for file in files]
+        budgets: dict[MediaKind, Budget] = {
+            "video": Budget(self._rules.max_video_pixels, "pixels of frames", "max_video_pixels", "video"),
+            EMBEDS: Budget(self._embeds, "bytes of tensors", "max_model_len", EMBEDS),
+        }
+        arguments = self._merged(given)
+        return [self._read(file, partial(self._decode, file, budgets, arguments)) for file in files]
 
-    def sounds(self, files: Iterable[MediaFile]) -> dict[int, Any]:
-        """What is heard in the videos, by their places; raises ParameterError."""
-        job = Job("audio", self._arguments, longest=self._rules.max_audio_seconds)
+    def sounds(self, files: Iterable[MediaFile], given: Arguments | None = None) -> dict[int, Any]:
+        """What is heard in the videos, by their places; raises ParameterError. given: as for `decode`."""
+        job = Job("audio", self._merged(given), longest=self._rules.max_audio_seconds)
         return {
             place: self._read(file, partial(self._heard, job, file))
             for place, file in enumerate(files)
             if file.kind == "video"
         }
+
+    def _merged(self, given: Arguments | None) -> Arguments:
+        """The arguments of the readers, a request's own among them."""
+        if not given:
+            return self._arguments
+        merged: Arguments = part("vllm.multimodal.media.connector:merge_media_io_kwargs")(self._arguments, given)
+        return merged
 
     def _read(self, file: MediaFile, read: Callable[[], Any]) -> Any:
         begun = time.perf_counter()
@@ -111,12 +124,12 @@ class MediaDecoder:
         finally:
             file.seconds += time.perf_counter() - begun
 
-    def _decode(self, file: MediaFile, pixels: Budget, arguments: Arguments) -> Any:
+    def _decode(self, file: MediaFile, budgets: Mapping[MediaKind, Budget], arguments: Arguments) -> Any:
         if file.kind == "image":
             given = {"image_mode": "RGB", **arguments.get("image", {})}
             return part("vllm.multimodal.media.image:ImageMediaIO")(**given).load_bytes(file.data)
         if file.kind == EMBEDS:
-            return self._embedded(file)
+            return self._embedded(file, budgets[EMBEDS])
         if file.kind == "audio":
             return self._heard(Job("audio", arguments, longest=self._rules.max_audio_seconds), file)
         assert self._decoders is not None
@@ -124,15 +137,15 @@ class MediaDecoder:
         decoded = self._decoders.decode(job, file.data, file.ended)
         # vLLM 0.32 keeps the bytes beside the frames.
         frames, _ = getattr(decoded, "media", decoded)
-        pixels.take(frames.size // 3)
+        budgets["video"].take(frames.size // 3)
         return decoded
 
-    def _embedded(self, file: MediaFile) -> dict[str, Any]:
+    def _embedded(self, file: MediaFile, budget: Budget) -> dict[str, Any]:
         """Tensors by their names, of which a single one has none."""
         assert self._decoders is not None
-        tensors: dict[str, Any] = import_module("safetensors.torch").load(
-            self._decoders.decode(Job(EMBEDS), file.data, file.ended)
-        )
+        saved: bytes = self._decoders.decode(Job(EMBEDS, most=self._embeds), file.data, file.ended)
+        budget.take(len(saved))
+        tensors: dict[str, Any] = import_module("safetensors.torch").load(saved)
         return tensors
 
     def _heard(self, job: Job, file: MediaFile) -> Any:
@@ -153,7 +166,7 @@ def processor_faults(files: Sequence[MediaFile], arguments: dict[str, Any] | Non
     try:
         yield
     except Exception as error:
-        if raised_by_us(error):
+        if raised_by_us(error) or isinstance(error, (MemoryError, import_module("torch").OutOfMemoryError)):
             raise
         embeds = [file.field for file in files if file.kind == EMBEDS]
         if arguments or embeds:

@@ -63,6 +63,8 @@ class Job:
     """Of audio that is to be written down; None: the samples are wanted as they are."""
     frames: bool = False
     """Whether the data are a video's frames (FRAMES)."""
+    most: int = 0
+    """Bytes that tensors may have together."""
     longest: int | None = None
     """Seconds that an audio may last; None: what vLLM's environment variable says."""
     memory: int = 0
@@ -145,17 +147,21 @@ def _decoded(job: Job, data: bytes) -> Any:
         return _pieces(job.cut, data)
     connector = Given(media_io_kwargs=job.arguments)
     if job.kind == EMBEDS:
-        return _tensors(connector, data)
+        return _tensors(connector, data, job.most)
     if job.kind == "audio":
         return connector.fetch_audio("")
     return connector.fetch_video("", video_processor=job.processor)
 
 
-def _tensors(connector: Any, data: bytes) -> bytes:
+def _tensors(connector: Any, data: bytes, most: int) -> bytes:
     """Tensors by their names, of which a single one has none, as safetensors: reading these runs nothing."""
     given: dict[str, str] = json.loads(data) if data[:1] == b"{" else {"": data.decode()}
-    read = {name: connector.fetch_image_embedding(tensor).contiguous() for name, tensor in given.items()}
-    saved: bytes = import_module("safetensors.torch").save(read)
+    read = {name: connector.fetch_image_embedding(tensor) for name, tensor in given.items()}
+    # An expanded tensor is smaller in a file.
+    if (size := sum(tensor.numel() * tensor.element_size() for tensor in read.values())) > most:
+        raise ValueError(f"expected tensors of at most {most} bytes (option.max_model_len), got {size}")
+    whole = {name: tensor.contiguous() for name, tensor in read.items()}
+    saved: bytes = import_module("safetensors.torch").save(whole)
     return saved
 
 

@@ -201,7 +201,7 @@ class ChatRenderer:
             arguments = request.mm_processor_kwargs
             chat = chat.with_defaults(default_mm_processor_kwargs=arguments)
             extras = {"mm_processor_kwargs": arguments} if arguments else None
-            sounds = self.media.sounds(images) if arguments and arguments.get(SOUND) else {}
+            sounds = self.media.sounds(images, request.media_io_kwargs) if arguments and arguments.get(SOUND) else {}
             # `skip_mm_cache`: image_cache.py is asked.
             with self.media.processing, processor_faults(images, arguments), decoded(pictures, sounds):
                 if self._core.images is not None:

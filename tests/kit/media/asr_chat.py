@@ -11,7 +11,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from ..models.vision import copy_tokenizer
+from ..models.vision import copy_tokenizer, template_of
 
 RATE, CHUNK, LONGEST = 16000, 2, 2048
 """Samples a second; seconds of a piece; tokens of a prompt and its answer."""
@@ -29,21 +29,7 @@ PUBLISHED = {
 TEXT = "<asr_text>"
 """What stands before the text that is written down; no special token."""
 
-TEMPLATE = """\
-{{- bos_token }}
-{%- for message in messages %}
-    {{- '<|im_start|>' + message.role + '\\n' }}
-    {%- if message.content is string %}{{- message.content }}{%- else %}
-        {%- for part in message.content %}
-            {%- if part.type == 'audio' %}{{- '<|audio_start|><|audio_pad|><|audio_end|>' }}
-            {%- else %}{{- part.text }}{%- endif %}
-        {%- endfor %}
-    {%- endif %}
-    {{- '<|im_end|>\\n' }}
-{%- endfor %}
-{%- if add_generation_prompt %}{{- '<|im_start|>assistant\\n' }}{%- endif %}
-"""
-"""Takes parts, and says itself where a sound stands."""
+TEMPLATE = "{{- bos_token }}\n" + template_of(audio="<|audio_start|><|audio_pad|><|audio_end|>")
 
 
 def build(directory: Path, demo_model: Path) -> Path:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ..models.vision import copy_tokenizer
+from ..models.vision import copy_tokenizer, template_of
 
 SPECIAL = {
     "image_token": "<|IMAGE|>",
@@ -26,21 +26,11 @@ SPECIAL = {
 LEAST, MOST = 56 * 56, 112 * 112
 """Pixels of a frame."""
 HIDDEN, BINS = 128, 16
-OPENAI_TEMPLATE = """\
-{%- for message in messages %}
-    {{- '<|im_start|>' + message.role + '\\n' }}
-    {%- if message.content is string %}{{- message.content }}{%- else %}
-        {%- for part in message.content %}
-            {%- if part.type == 'video' %}{{- '<|vision_bos|><|VIDEO|><|vision_eos|>' }}
-            {%- elif part.type == 'image' %}{{- '<|vision_bos|><|IMAGE|><|vision_eos|>' }}
-            {%- elif part.type == 'audio' %}{{- '<|audio_bos|><|AUDIO|><|audio_eos|>' }}
-            {%- else %}{{- part.text }}{%- endif %}
-        {%- endfor %}
-    {%- endif %}
-    {{- '<|im_end|>\\n' }}
-{%- endfor %}
-{%- if add_generation_prompt %}{{- '<|im_start|>assistant\\n' }}{%- endif %}
-"""
+OPENAI_TEMPLATE = template_of(
+    video="<|vision_bos|><|VIDEO|><|vision_eos|>",
+    image="<|vision_bos|><|IMAGE|><|vision_eos|>",
+    audio="<|audio_bos|><|AUDIO|><|audio_eos|>",
+)
 
 
 def build(directory: Path, demo_model: Path) -> Path:

@@ -11,7 +11,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from ..models.vision import STRING_TEMPLATE, copy_tokenizer
+from ..models.vision import STRING_TEMPLATE, copy_tokenizer, template_of
 
 EDGE, PATCH, LONGEST, HIDDEN = 56, 14, 2048, 128
 """Pixels of a frame's edges, and of a patch's; tokens of a prompt and its answer; numbers of a token's embedding."""
@@ -26,21 +26,7 @@ SPECIAL = {
 }
 """By the names that the processor looks them up by."""
 
-OPENAI_TEMPLATE = """\
-{%- for message in messages %}
-    {{- '<|im_start|>' + message.role + '\\n' }}
-    {%- if message.content is string %}{{- message.content }}{%- else %}
-        {%- for part in message.content %}
-            {%- if part.type == 'video' %}{{- '<video>\\n' }}
-            {%- elif part.type == 'image' %}{{- '<IMG_CONTEXT>\\n' }}
-            {%- else %}{{- part.text }}{%- endif %}
-        {%- endfor %}
-    {%- endif %}
-    {{- '<|im_end|>\\n' }}
-{%- endfor %}
-{%- if add_generation_prompt %}{{- '<|im_start|>assistant\\n' }}{%- endif %}
-"""
-"""Takes parts, and says itself where a video or an image stands."""
+OPENAI_TEMPLATE = template_of(video="<video>\\n", image="<IMG_CONTEXT>\\n")
 
 
 def build(directory: Path, demo_model: Path) -> Path:

@@ -19,19 +19,28 @@ SPECIAL = (
     *(f"<row_{row}_col_{column}>" for row in (1, 2) for column in (1, 2)),
 )  # fmt: skip
 
-OPENAI_TEMPLATE = """\
-{%- for message in messages %}
-    {{- '<|im_start|>' + message.role + '\\n' }}
-    {%- if message.content is string %}{{- message.content }}{%- else %}
-        {%- for part in message.content %}
-            {%- if part.type == 'image' %}{{- '<image>' }}{%- else %}{{- part.text }}{%- endif %}
-        {%- endfor %}
-    {%- endif %}
-    {{- '<|im_end|>\\n' }}
-{%- endfor %}
-{%- if add_generation_prompt %}{{- '<|im_start|>assistant\\n' }}{%- endif %}
-"""
-"""Takes parts, and says itself where an image stands."""
+
+def template_of(**shown: str) -> str:
+    """A template that takes parts, and says itself where media stand: `shown` has what it writes, by their kinds."""
+    cases = "".join(
+        f"{{%- {'el' if at else ''}if part.type == '{kind}' %}}{{{{- '{text}' }}}}"
+        for at, (kind, text) in enumerate(shown.items())
+    )
+    return (
+        "{%- for message in messages %}\n"
+        "    {{- '<|im_start|>' + message.role + '\\n' }}\n"
+        "    {%- if message.content is string %}{{- message.content }}{%- else %}\n"
+        "        {%- for part in message.content %}\n"
+        f"            {cases}{{%- else %}}{{{{- part.text }}}}{{%- endif %}}\n"
+        "        {%- endfor %}\n"
+        "    {%- endif %}\n"
+        "    {{- '<|im_end|>\\n' }}\n"
+        "{%- endfor %}\n"
+        "{%- if add_generation_prompt %}{{- '<|im_start|>assistant\\n' }}{%- endif %}\n"
+    )
+
+
+OPENAI_TEMPLATE = template_of(image="<image>")
 
 STRING_TEMPLATE = """\
 {%- for message in messages %}

@@ -469,6 +469,14 @@ def test_files_only_of_the_folder_that_is_allowed(folder: Path) -> None:
     assert "its name is not valid" in refused(f"file://{folder}/%00.png", folder=str(folder))
 
 
+def test_what_is_no_file_leaves_nothing_open(folder: Path) -> None:
+    (folder / "more").mkdir()
+    held = len(os.listdir("/proc/self/fd"))
+    for name in ("more", "pipe.png") * 5:
+        refused(f"file://{folder}/{name}", folder=str(folder))
+    assert len(os.listdir("/proc/self/fd")) == held
+
+
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """One of localhost's, signed by itself, and its key."""

@@ -32,7 +32,12 @@ export class Attached {
     this.add([...files]);
   }
 
-  /** Adds files, one after the other; `reading` is fulfilled when all are there. */
+  /** Why the last file that was added is not attached; empty: it is. */
+  get fault() {
+    return byId("attach-fault").textContent;
+  }
+
+  /** Adds files, one after the other; `reading` is fulfilled when all have been read. */
   add(files) {
     byId("attach-fault").textContent = "";
     for (const file of files) this.reading = this.reading.then(() => this.read(file));

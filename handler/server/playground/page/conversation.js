@@ -78,7 +78,10 @@ export class Conversation {
   }
 
   async submit() {
+    const { fault } = this.attached;
     await this.attached.reading;
+    // What was still being read cannot be attached: nothing is sent without it before that is seen.
+    if (this.attached.fault !== fault && this.attached.fault !== "") return;
     const field = byId("message");
     if (this.line.busy || (field.value.trim() === "" && this.attached.parts.length === 0)) return;
     const text = field.value;

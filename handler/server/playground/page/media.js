@@ -24,10 +24,13 @@ export async function hold(file, kind) {
   return taken;
 }
 
+/** A picture has a pixel at least, however narrow it was. */
+const side = (length) => Math.max(1, Math.round(length));
+
 async function scaled(file) {
   const image = await createImageBitmap(file);
   const scale = Math.min(1, LONGEST_SIDE / Math.max(image.width, image.height));
-  const canvas = element("canvas", { width: Math.round(image.width * scale), height: Math.round(image.height * scale) });
+  const canvas = element("canvas", { width: side(image.width * scale), height: side(image.height * scale) });
   canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height);
   return new Promise((done) => canvas.toBlob(done, "image/jpeg", QUALITY));
 }

@@ -203,6 +203,43 @@ def test_what_is_too_much_is_told_before_it_is_sent(browser: Browser, running: M
     assert page.names("#attached") == []
 
 
+BROKEN = """
+(() => {
+  const carried = new DataTransfer();
+  carried.items.add(new File(["No picture."], "broken.png", {type: "image/png"}));
+  const message = document.getElementById("message");
+  message.dispatchEvent(new DragEvent("drop", {dataTransfer: carried, bubbles: true, cancelable: true}));
+  message.value = "What is it?";
+  document.getElementById("say").click();
+})()
+"""
+"""Who sends a message before its file has been read."""
+
+
+def test_no_message_is_sent_without_its_file(browser: Browser, running: Make) -> None:
+    page = open_page(browser, running(), images=1)
+    page.ask(BROKEN)
+    page.until("document.getElementById('attach-fault').textContent !== ''")
+    assert page.text("attach-fault").startswith("broken.png cannot be read: ")
+    assert page.turns == []
+    # Who has seen it may go on.
+    page.click("#say")
+    page.ended()
+    assert page.turns != []
+
+
+def test_a_picture_of_a_pixels_width(browser: Browser, running: Make, files: Path) -> None:
+    server = running()
+    page = open_page(browser, server, images=1)
+    (files / "narrow.png").write_bytes(png(1, 5000))
+    page.attach(files / "narrow.png")
+    assert page.text("attach-fault") == ""
+    page.say("What is it?")
+    page.ended()
+    ((_, _, ((_, picture),)),) = arrived(server)
+    assert size(picture) == ("JPEG", (1, 1024))
+
+
 DROP = """
 (() => {
   const carried = new DataTransfer();

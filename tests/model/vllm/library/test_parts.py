@@ -94,7 +94,8 @@ WITHOUT = {
     "token_lora_indices": "the start ends (model/vllm/lora_patches.py)",
     # Of the workers of vLLM up to 0.31, whose names are fixed.
     **dict.fromkeys(
-        ("allowed_token_ids_mask_cpu_tensor", "collective_rpc", "has_allowed_token_ids", "req_id"), "the start ends"
+        ("allowed_token_ids_mask_cpu_tensor", "collective_rpc", "has_allowed_token_ids", "req_id", "uses_ray"),
+        "the start ends",
     ),
     # Each class of models that hear has its own: the trial of the start asks for one.
     "supported_languages": "the start ends",

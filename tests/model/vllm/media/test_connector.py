@@ -7,6 +7,7 @@ import io
 import json
 from collections.abc import Iterator
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -277,6 +278,32 @@ def test_embeddings_that_no_model_takes(model: tuple[str, Any, Any]) -> None:
             chat.render(chat.request(embedded("a", bad)), embeds(bad))
         assert caught.value.param == "file 0"
     assert said(model, "What?", two(kind)[0])
+
+
+def test_embeddings_that_are_more_than_a_prompt_has(model: tuple[str, Any, Any]) -> None:
+    """One that is small as a file, which no memory is taken for, and several together."""
+    import torch
+
+    kind, backend, given = model
+    if kind == "audio":
+        return
+    chat = ChatRenderer(backend.core, given)
+    most = 2048 * video_chat.HIDDEN * 32
+    file = io.BytesIO()
+    torch.save(torch.zeros(1, video_chat.HIDDEN).expand(1 << 20, -1), file)
+    bomb, half = base64.b64encode(file.getvalue()), tensor(most // video_chat.HIDDEN // 4 // 2 + 1, video_chat.HIDDEN)
+    assert len(bomb) < 1 << 12
+    for content, field in (((bomb,), "file 0"), ((half, half), "file 1")):
+        with pytest.raises(ParameterError, match=rf"of at most {most} bytes|at most {most} bytes of tensors") as caught:
+            chat.render(chat.request(embedded("a", *content)), embeds(*content))
+        assert caught.value.param == field
+
+
+def test_what_the_machine_lacks_is_no_fault_of_a_request() -> None:
+    """Whatever it asks the processor for."""
+    for error in (MemoryError(), import_module("torch").OutOfMemoryError()):
+        with pytest.raises(type(error)), media_decoder.processor_faults([], {"max_pixels": 1}):
+            raise error
 
 
 def test_arguments_that_are_refused_are_named(model: tuple[str, Any, Any]) -> None:
