@@ -471,10 +471,10 @@ def test_files_only_of_the_folder_that_is_allowed(folder: Path) -> None:
 
 def test_what_is_no_file_leaves_nothing_open(folder: Path) -> None:
     (folder / "more").mkdir()
-    held = len(os.listdir("/proc/self/fd"))
+    held = len([*Path("/proc/self/fd").iterdir()])
     for name in ("more", "pipe.png") * 5:
         refused(f"file://{folder}/{name}", folder=str(folder))
-    assert len(os.listdir("/proc/self/fd")) == held
+    assert len([*Path("/proc/self/fd").iterdir()]) == held
 
 
 @pytest.fixture(scope="module")
