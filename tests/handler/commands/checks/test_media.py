@@ -47,7 +47,7 @@ REFUSED: dict[str, tuple[str, Mapping[str, str], str]] = {
 
 
 ALL = {"images": 3, "audio": 999, "video": 1, "image_embeds": 3}
-EMBEDS = "embeddings of images (option.enable_mm_embeds) (up to 3)"
+EMBEDS = "embeddings of images (up to 3)"
 LACKING = "warning: audio will be refused: what decodes it is not installed here:"
 INFOS: dict[str, tuple[dict[str, int | bool], str, tuple[str, ...]]] = {
     "text": ({}, "", ()),
