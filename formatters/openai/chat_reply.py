@@ -6,7 +6,7 @@ the last its finish_reason.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from msgspec import UNSET
@@ -130,6 +130,8 @@ class _Streamed:
     head: bytes = b""
     tail: bytes = b""
     """The bytes around a text, where nothing else is new in a chunk; none where it has logprobs or the usage."""
+    thought: Sequence[bytes] = ()
+    """Those around reasoning, once some has come alone."""
     called: bool = False
     custom: int = -1
     """Which call is one of a custom tool whose input is not whole yet."""
@@ -161,9 +163,14 @@ class StreamChat(ChunkEncoder):
         choice = prompt * self.n + delta.index
         state = self.choices.get(choice)
         text, finish = delta.text, delta.finish
-        if text and state and state.head and finish is None and not delta.reasoning and not delta.calls:
+        if state and state.head and finish is None and not delta.calls:
             # Nearly every Delta.
-            return [state.head + encode(text) + state.tail]
+            thought = delta.reasoning
+            if text and not thought:
+                return [state.head + encode(text) + state.tail]
+            if thought and not text:
+                state.thought = state.thought or self._around_thought(choice)
+                return [encode(thought).join(state.thought)]
         records: list[bytes] = []
         if state is None:
             state = self._begin(choice, records)
@@ -200,6 +207,12 @@ class StreamChat(ChunkEncoder):
         if not shape.logprobs and not shape.continuous_usage and not shape.token_ids:
             state.head, state.tail = around(self._record(None, ChatChunkChoice(choice, ChatDelta(content=""))))
         return state
+
+    def _around_thought(self, choice: int) -> list[bytes]:
+        """What stands around reasoning, under one name or two."""
+        twice = self.shape.reasoning_content
+        thought = ChatDelta(reasoning="", reasoning_content="" if twice else UNSET)
+        return self._record(None, ChatChunkChoice(choice, thought)).rsplit(b'""', 1 + twice)
 
     def _delta(self, delta: Delta, state: _Streamed) -> ChatDelta | None:
         """What is new; None if nothing is."""
