@@ -86,8 +86,9 @@ class AnswerParsers:
         """The token that ends reasoning; None: there is none, -1: it is not known."""
         self._ends = frozenset[int]() if reasoner is None else core.end_ids()
         # What a user's parser makes of words is not known.
-        known = all(one is None or type(one).__module__.startswith("vllm.") for one in (tried, reasoner))
-        self._plain = PlainTokens(added) if known and BY_WORDS.isdisjoint(names) else None
+        self.known = all(one is None or type(one).__module__.startswith("vllm.") for one in (tried, reasoner))
+        """Whether all of them are vLLM's own."""
+        self._plain = PlainTokens(added) if self.known and BY_WORDS.isdisjoint(names) else None
 
     def of(self, conversation: Conversation, request: Any) -> Any:
         """A parser for the answer to a request, vLLM's form of the conversation; None where there is nothing to parse.

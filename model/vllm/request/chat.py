@@ -32,6 +32,7 @@ from .prompts.encoding import TextEncoder, text_encoder
 from .prompts.plain_chat import PlainChat, plain_chat
 from .prompts.prompt import path_of
 from .prompts.roles import TemplateRoles
+from .repeated_forms import RepeatedForms
 from .results import holds_media, shows_images
 
 __all__ = ["TEMPLATE", "ChatRenderer"]
@@ -69,7 +70,9 @@ class ChatRenderer:
         """What gpt-oss has in place of a chat template, and of vLLM's parsers."""
         self.by_tags = self._harmony is not None
         """Whether all guides of answers become structural tags of formats, which xgrammar alone takes."""
-        self._plain_chat: PlainChat | None = None
+        self._plain_chats: dict[bool, PlainChat | None] = {}
+        """What makes the texts of conversations of texts, without and with tools."""
+        self._repeated = RepeatedForms()
         self._roles = self._roles_of(None)
         self._shows_images: bool | None = None
         """Whether the template shows images in results; None: it has not been tried."""
@@ -80,10 +83,13 @@ class ChatRenderer:
         self._efforts.check(settings.default_chat_template_kwargs)
         if self._mistral is not None:
             self._mistral.try_out(self.request)
-        if own is None:
-            asked = self._form(messages=[TRIED_WITH], chat_template_kwargs=self._variables({}) or None)
-            chat = self._chat_params(asked, tools=False)
-            self._plain_chat = plain_chat(core.renderer, core.model_config, asked, chat)
+        for tools in ([], [TRIAL]) if own is None else ():
+            variables = self._variables({}) or None
+            asked = self._form(messages=[TRIED_WITH], tools=tools or None, chat_template_kwargs=variables)
+            chat = self._chat_params(asked, tools=True)
+            self._plain_chats[bool(tools)] = plain_chat(core.renderer, core.model_config, asked, chat)
+        self._repeats = own is None and (self._parsers is None or self._parsers.known)
+        """Whether vLLM's forms of conversations depend on nothing but what is known here."""
         if settings.tool_call_parser and self._parsers is not None:
             asked = Conversation(messages=(TRIED_WITH,), tools=(TRIAL,), tool_choice="auto")
             self._parsers.feed_once(asked, self.request)
@@ -100,8 +106,6 @@ class ChatRenderer:
 
     def request(self, conversation: Conversation, guide: StructuredOutput | None = None) -> Any:
         """vLLM's own form of the request, as its parsers want it; raises ParameterError. `guide`: the client's."""
-        from pydantic import ValidationError
-
         template = conversation.chat_template
         if template is not None and (self._mistral is not None or self._harmony is not None):
             raise UnsupportedError.because(Fault(TEMPLATE, "not supported with this model, whose prompts need none"))
@@ -114,6 +118,13 @@ class ChatRenderer:
         )
         if self._mistral is not None:
             messages = self._mistral.messages(conversation, messages)
+        plain = _is_plain(messages)
+        # Of texts alone the form is a copy already where there are neither tools nor parsers.
+        repeats = self._repeats and bool(conversation.tools or self._settings.reasoning_parser)
+        if repeats and (kept := self._repeated.again(conversation)) is not None:
+            given = kept.chat_template_kwargs
+            checked = messages if plain else self._validated(messages=messages).messages
+            return kept.model_copy(update={"messages": checked, "chat_template_kwargs": given and {**given}})
         fields: dict[str, Any] = {
             "messages": messages,
             "add_generation_prompt": conversation.add_generation_prompt,
@@ -130,14 +141,9 @@ class ChatRenderer:
             fields["tool_choice"] = conversation.tool_choice or "auto"
             if conversation.function:
                 fields["tool_choice"] = {"type": "function", "function": {"name": conversation.function}}
-        try:
-            # Texts alone are nothing that vLLM could refuse: its validation is left out, 50 of 270 microseconds.
-            plain = _is_plain(conversation, messages)
-            request = self._plain.model_copy(update=fields) if plain else self._form(**fields)
-        except ValidationError as error:
-            first = error.errors()[0]
-            path = _path(first["loc"])
-            raise ParameterError.because(Fault(path, f"{first['msg']}")) from None
+        # Texts alone are nothing that vLLM could refuse: its validation is left out, 50 of 270 microseconds.
+        plain = plain and not (conversation.tools or conversation.continue_final_message)
+        request = self._plain.model_copy(update=fields) if plain else self._validated(**fields)
         if self._harmony is not None:
             request.structured_outputs = self._harmony.forced(conversation)
         if self._parsers is None:
@@ -161,7 +167,19 @@ class ChatRenderer:
         if self._mistral is not None:
             # Its decoder leaves in what parsers look for, whatever vLLM asks for.
             request.skip_special_tokens = True
+        if repeats:
+            self._repeated.keep(conversation, request)
         return request
+
+    def _validated(self, **fields: Any) -> Any:
+        """vLLM's form of a request with these fields; raises ParameterError."""
+        from pydantic import ValidationError
+
+        try:
+            return self._form(**fields)
+        except ValidationError as error:
+            first = error.errors()[0]
+            raise ParameterError.because(Fault(_path(first["loc"]), f"{first['msg']}")) from None
 
     def render(
         self,
@@ -223,7 +241,9 @@ class ChatRenderer:
 
         `tools`: whether the template is shown them.
         """
-        text = None if self._plain_chat is None else self._plain_chat.text(request)
+        shown = self._repeated.shown(request) if tools and request.tools else None
+        plain = self._plain_chats.get(bool(shown))
+        text = None if plain is None else plain.text(request, shown)
         if text is None:
             _, given = self._core.renderer.render_messages(request.messages, self._chat_params(request, tools=tools))
             text = given.get("prompt")
@@ -235,8 +255,7 @@ class ChatRenderer:
         """
         chat = request.build_chat_params(self._template, self._settings.chat_template_content_format)
         if request.tools and tools:
-            shown = [tool.model_dump() for tool in request.tools if not getattr(tool, "defer_loading", None)]
-            chat = chat.with_defaults({"tools": shown})
+            chat = chat.with_defaults({"tools": self._repeated.shown(request)})
         return chat.with_defaults({"tokenize": self._mistral is not None})
 
     def _variables(self, given: Mapping[str, Any], *, fit: bool = True) -> dict[str, Any]:
@@ -330,11 +349,9 @@ class ChatRenderer:
         return None if self._parsers is None else self._parsers.tool_format(conversation, request)
 
 
-def _is_plain(conversation: Conversation, messages: Iterable[dict[str, Any]]) -> bool:
-    """Whether it is nothing but texts."""
-    return not (conversation.tools or conversation.continue_final_message) and all(
-        message.keys() == TEXT and all(type(value) is str for value in message.values()) for message in messages
-    )
+def _is_plain(messages: Iterable[dict[str, Any]]) -> bool:
+    """Whether they are nothing but texts."""
+    return all(message.keys() == TEXT and all(type(value) is str for value in message.values()) for message in messages)
 
 
 TEXT = {"role", "content"}

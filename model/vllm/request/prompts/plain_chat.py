@@ -34,14 +34,14 @@ TRIALS: tuple[list[dict[str, str]], ...] = (
 
 def plain_chat(renderer: Any, model_config: Any, request: Any, chat: Any) -> PlainChat | None:
     """What makes texts as `renderer` does for conversations like `request`, whose ChatParams are `chat`; None where
-    that is not known to be the same.
+    that is not known to be the same. Where these have tools, it is for conversations with any, else for those without.
     """
     if type(renderer) is not part(f"{HF}HfRenderer"):
         return None
     try:
         made = PlainChat(renderer.get_tokenizer(), model_config, request, chat)
         for messages in TRIALS:
-            if (text := made.text(request, messages)) is not None:
+            if (text := made.text(request, made.tools, messages)) is not None:
                 _, given = renderer.render_messages(messages, chat)
                 if given["prompt"] != text:
                     raise ValueError(f"it makes {given['prompt']!r} and not {text!r}")
@@ -52,19 +52,21 @@ def plain_chat(renderer: Any, model_config: Any, request: Any, chat: Any) -> Pla
 
 
 class PlainChat:
-    """One model's."""
+    """One model's, for conversations with tools or for those without."""
 
     def __init__(self, tokenizer: Any, model_config: Any, request: Any, chat: Any) -> None:
         """Raises ValueError for a template that takes contents in another form than as texts."""
         from transformers.utils.chat_template_utils import _compile_jinja_template
 
         given = chat.get_apply_chat_template_kwargs()
+        self.tools: list[dict[str, Any]] | None = given.get("tools")
+        """Those that it is made with."""
         template = part(f"{HF}resolve_chat_template")(
-            tokenizer, chat_template=given.pop("chat_template", None), tools=None, model_config=model_config
+            tokenizer, chat_template=given.pop("chat_template", None), tools=self.tools, model_config=model_config
         )
         form = part(f"{HF}resolve_chat_template_content_format")(
-            chat_template=template, tools=None, given_format=chat.chat_template_content_format, tokenizer=tokenizer,
-            model_config=model_config,
+            chat_template=template, tools=self.tools, given_format=chat.chat_template_content_format,
+            tokenizer=tokenizer, model_config=model_config,
         )  # fmt: skip
         if template is None or form != "string":
             raise ValueError(f"the template takes contents as {form}")
@@ -76,12 +78,19 @@ class PlainChat:
         self._asked = request.chat_template_kwargs
         """The variables of requests that say nothing of them."""
 
-    def text(self, request: Any, messages: Sequence[Mapping[str, Any]] | None = None) -> str | None:
-        """The prompt of a request (of other `messages`); None where it is more than texts, or its template fails."""
+    def text(
+        self,
+        request: Any,
+        tools: list[dict[str, Any]] | None = None,
+        messages: Sequence[Mapping[str, Any]] | None = None,
+    ) -> str | None:
+        """The prompt of a request (of other `messages`); None where it is more than texts, or its template fails.
+
+        tools: those that the template is shown.
+        """
         asked: Sequence[Mapping[str, Any]] = request.messages if messages is None else messages
         if (
-            request.tools
-            or request.chat_template is not None
+            request.chat_template is not None
             or request.continue_final_message
             or request.chat_template_kwargs != self._asked
             or not all(map(_is_text, asked))
@@ -90,7 +99,7 @@ class PlainChat:
         try:
             # In the order and with the values that transformers gives them (render_jinja_template).
             text: str = self._render(
-                messages=asked, tools=None, documents=None, add_generation_prompt=request.add_generation_prompt,
+                messages=asked, tools=tools, documents=None, add_generation_prompt=request.add_generation_prompt,
                 **self._variables,
             )  # fmt: skip
         except Exception:  # noqa: BLE001 - vLLM's renderer says why

@@ -24,6 +24,8 @@ TEXTS = [
 ]
 USER = {"role": "user", "content": " Two\nlines "}
 TOOL: Any = {"type": "function", "function": {"name": "f", "parameters": {}}}
+WITH_ARGUMENTS = {"type": "object", "properties": {"b": {"type": "string"}, "a": {"enum": [1, 2.0, "<&>"]}}}
+DESCRIBED: Any = {"type": "function", "function": {"name": "g", "description": "\u00e9", "parameters": WITH_ARGUMENTS}}
 
 
 @cache
@@ -49,7 +51,8 @@ def request(*messages: Any, **fields: Any) -> Any:
 
 
 def chat_params(asked: Any, template: str | None = None, form: Any = "auto") -> Any:
-    return asked.build_chat_params(template, form).with_defaults({"tokenize": False})
+    shown = {"tools": [tool.model_dump() for tool in asked.tools]} if asked.tools else {}
+    return asked.build_chat_params(template, form).with_defaults({"tokenize": False, **shown})
 
 
 def made(name: str = "qwen3", template: str | None = None, **fields: Any) -> PlainChat | None:
@@ -121,9 +124,21 @@ def test_a_text_is_that_of_vllms_renderer(kind: str) -> None:
         assert plain.text(asked) == given["prompt"]
 
 
+@pytest.mark.parametrize("name", ["qwen3", "llama3"])
+def test_a_text_with_tools_is_that_of_vllms_renderer(name: str) -> None:
+    renderer, _ = rendering(name)
+    plain = made(name, tools=[TOOL])
+    assert plain is not None
+    for tools in ([TOOL], [DESCRIBED, TOOL]):
+        asked = request(*TALKS["a system's"], tools=tools)
+        chat = chat_params(asked)
+        _, given = renderer.render_messages(asked.messages, chat)
+
+        assert plain.text(asked, chat.chat_template_kwargs["tools"]) == given["prompt"]
+
+
 THINKING = {"enable_thinking": False}
 OTHERS: dict[str, tuple[list[Any], dict[str, Any]]] = {
-    "tools": ([], {"tools": [TOOL]}),
     "a template of its own": ([], {"chat_template": "{{ 1 }}"}),
     "an answer continued": ([], {"continue_final_message": True, "add_generation_prompt": False}),
     "variables": ([], {"chat_template_kwargs": THINKING}),
