@@ -2,7 +2,7 @@
 
 requests.py              the whole: a request for each sequence; repeated.py: of a sampling that came before
 prepared.py              what it is then
-prompts/                 its prompt; chat.py: a conversation's
+prompts/                 its prompt; chat.py: a conversation's; repeated_forms.py: of tools that came before
 transcription.py         audio that is to be written down, by the model's class
 harmony/                 gpt-oss, which has no template, and answers of its own form
 answer_parsers.py        what takes its answers apart; cohere.py: Cohere's; marks.py: reasoning's marks
