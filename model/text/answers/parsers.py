@@ -164,17 +164,16 @@ class Splitter:
         self._cut = cut
         text = text.lstrip() if begins else text
         tool_parser = getattr(self._parser, "tool_parser", None)
-        machine = tool_parser or getattr(self._parser, "reasoning_parser", None)
-        if getattr(machine, "engine_based_streaming", False) and self._marked is None:
-            # It is one machine for both, leaves out of a whole answer what comes after a call, and counts the tokens of
-            # reasoning of a stream alone: those of a whole answer it reads once more for that.
+        by_engine = getattr(tool_parser, "engine_based_streaming", False) and self._marked is None
+        if by_engine:
+            # It is one machine for both, and leaves out of a whole answer what comes after a call.
             self._texts.append(text)
             self._parse(part, text, ids, last=True)
             self._complete(part)
             streamed = ["".join(given) for given in self._told.arguments.values()]
             # Mistral's has in the last arguments what comes after them.
             wrong = not cut and any(given and not is_object(given) for given in streamed)
-            if tool_parser is not None and (wrong or not streamed):
+            if wrong or not streamed:
                 self._parser = self._make(reasoning=self._thinks, calls=self._calls)
                 reasoning, content, calls = self._parsed(text)
                 if calls and (not wrong or all(is_object(call.arguments) for call in calls)):

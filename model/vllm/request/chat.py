@@ -79,6 +79,8 @@ class ChatRenderer:
         self._parsers = None if self._harmony is not None else AnswerParsers(core, settings)
         """What takes other models' answers apart."""
         own = self._harmony or self._mistral
+        self._repeats = own is None and (self._parsers is None or self._parsers.known)
+        """Whether vLLM's forms of conversations depend on nothing but what is known here."""
         self._efforts = Efforts(None if own is None else own.efforts, self._try_effort)
         self._efforts.check(settings.default_chat_template_kwargs)
         if self._mistral is not None:
@@ -88,8 +90,6 @@ class ChatRenderer:
             asked = self._form(messages=[TRIED_WITH], tools=tools or None, chat_template_kwargs=variables)
             chat = self._chat_params(asked, tools=True)
             self._plain_chats[bool(tools)] = plain_chat(core.renderer, core.model_config, asked, chat)
-        self._repeats = own is None and (self._parsers is None or self._parsers.known)
-        """Whether vLLM's forms of conversations depend on nothing but what is known here."""
         if settings.tool_call_parser and self._parsers is not None:
             asked = Conversation(messages=(TRIED_WITH,), tools=(TRIAL,), tool_choice="auto")
             self._parsers.feed_once(asked, self.request)
@@ -242,7 +242,7 @@ class ChatRenderer:
         `tools`: whether the template is shown them.
         """
         shown = self._repeated.shown(request) if tools and request.tools else None
-        plain = self._plain_chats.get(bool(shown))
+        plain = self._plain_chats.get(shown is not None)
         text = None if plain is None else plain.text(request, shown)
         if text is None:
             _, given = self._core.renderer.render_messages(request.messages, self._chat_params(request, tools=tools))

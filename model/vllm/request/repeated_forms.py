@@ -44,7 +44,9 @@ class RepeatedForms:
     def keep(self, conversation: Conversation, form: Any) -> None:
         """Takes the form of a conversation as it is to be used, unless its answer is guided, which takes longer."""
         if form.structured_outputs is None:
-            self._kept = (_Form(_asked(conversation), form, _shown(form)), *self._kept[: KEPT - 1])
+            asked = _asked(conversation)
+            others = [one for one in self._kept if one.asked != asked]
+            self._kept = (_Form(asked, form, _shown(form)), *others[: KEPT - 1])
 
     def shown(self, form: Any) -> list[dict[str, Any]]:
         """What the template is shown of the tools of a form."""

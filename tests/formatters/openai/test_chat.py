@@ -427,13 +427,13 @@ def test_usage_in_each_chunk_goes_with_include_usage_alone() -> None:
 def test_the_older_name_of_reasoning_can_be_left_out(stream: bool) -> None:
     settings = msgspec.structs.replace(REASONING, reasoning_content=False)
     made = reply(settings, stream=stream)
-    answer = Delta(0, "a", (), end(), reasoning="Hm.")
+    answer = (Delta(0, "", reasoning='"H'), Delta(0, "", reasoning="m"), Delta(0, "a", (), end(), reasoning="."))
     messages = (
-        [chunk["choices"][0]["delta"] for chunk in chunks(made, answer)]
+        [chunk["choices"][0]["delta"] for chunk in chunks(made, *answer)]
         if stream
-        else [whole(made, answer)["choices"][0]["message"]]
+        else [whole(made, *answer)["choices"][0]["message"]]
     )
-    assert [message["reasoning"] for message in messages if "reasoning" in message] == ["Hm."]
+    assert "".join(message.get("reasoning", "") for message in messages) == '"Hm.'
     assert not [message for message in messages if "reasoning_content" in message]
 
 

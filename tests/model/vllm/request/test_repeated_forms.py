@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
 import pytest
+
+from lmi.model.vllm.request.repeated_forms import RepeatedForms
 
 from ....kit.api.conversation import Call
 from ....kit.api.options import make_settings
@@ -118,3 +121,22 @@ def test_more_than_are_kept(front_of: Callable[[], Any]) -> None:
     for given in (*tools, *reversed(tools)):
         conversation = msgspec.structs.replace(FIRST, tools=given)
         assert _made(repeating, conversation) == _made(fresh, conversation)
+
+
+def test_what_is_kept() -> None:
+    forms, form = RepeatedForms(), SimpleNamespace(tools=None, structured_outputs=None)
+    guided = SimpleNamespace(tools=None, structured_outputs=object())
+    assert forms.again(FIRST) is None
+    forms.keep(FIRST, guided)
+    assert forms.again(FIRST) is None
+    forms.keep(FIRST, form)
+    for messages in MESSAGES.values():
+        assert forms.again(msgspec.structs.replace(FIRST, messages=messages)) is form
+    for case, fields in OTHERS.items():
+        first = msgspec.structs.replace(FIRST, **BEFORE.get(case, {}))
+        forms.keep(first, form)
+        assert forms.again(msgspec.structs.replace(FIRST, **fields)) is None, case
+    # Two that come together are one.
+    for _ in range(12):
+        forms.keep(FIRST, form)
+    assert forms.again(msgspec.structs.replace(FIRST, **BEFORE["1.0 and not 1"])) is form
