@@ -452,12 +452,12 @@ OF_THE_HUB = {
 @each_row("case", OF_THE_HUB)
 def test_what_is_on_the_hub_is_not_fetched(model_dir: Path, monkeypatch: pytest.MonkeyPatch, case: str) -> None:
     given, option = OF_THE_HUB[case]
-    tried: list[str] = []
+    asked: list[str] = []
 
     def refuses(settings: Settings) -> None:
-        tried.append(settings.model_id)
+        asked.append(settings.model_id)
 
-    monkeypatch.setattr("lmi.model.vllm.configured.refusal", refuses)
+    monkeypatch.setattr("lmi.model.vllm.configured.tried", refuses)
     monkeypatch.setattr("lmi.model.vllm.configured.runs_here", lambda: True)
     variables = {name: text for name, text in given.items() if name.isupper()}
     options = {name: text.replace("MODEL", str(model_dir)) for name, text in given.items() if name not in variables}
@@ -465,4 +465,4 @@ def test_what_is_on_the_hub_is_not_fetched(model_dir: Path, monkeypatch: pytest.
     called = next(iter(variables), f"option.{option}")
     said = f"note: not checked whether vLLM takes all that together: {called} names what only a start fetches"
     assert (said in lines) is (option is not None)
-    assert len(tried) == (option is None)
+    assert len(asked) == (option is None)
