@@ -42,6 +42,8 @@ LINGER_S = 30.0
 """The least seconds that what has been written to a connection that is closed may take to be read."""
 IDLE = 64
 """Connections beyond twice the requests that may be open: of who asks for health and metrics."""
+TICKS = 10
+"""uvicorn's looks a second."""
 DESCRIPTORS = 192
 """File descriptors that are kept for everything else."""
 
@@ -115,6 +117,8 @@ class _Server(uvicorn.Server):
         on_ready: Callable[[], None],
     ) -> None:
         config.timeout_graceful_shutdown = int(grace + LAST_WORDS) + 1
+        self._wake: Callable[[], object] = lambda: None
+        """Has the main loop look whether it is to end."""
         super().__init__(config)
         self._service = service
         self._sockets = list(sockets)
@@ -138,9 +142,38 @@ class _Server(uvicorn.Server):
         """uvicorn's own would raise the signal again once it has stopped, and the status would not be 0."""
         yield
 
+    @property
+    def should_exit(self) -> bool:
+        """Whether it is to end; set on any thread, and by signals."""
+        return self._should_exit
+
+    @should_exit.setter
+    def should_exit(self, value: bool) -> None:
+        self._should_exit = value
+        if value:
+            self._wake()
+
+    async def main_loop(self) -> None:
+        """One look a second. uvicorn's ten cost an idle process several milliseconds a second, where a busy core has
+        the caches; it makes the date of responses at each tenth.
+        """
+        ending, loop = asyncio.Event(), asyncio.get_running_loop()
+
+        def wake() -> None:
+            # Once the loop is closed, nothing is left to end.
+            with contextlib.suppress(RuntimeError):
+                loop.call_soon_threadsafe(ending.set)
+
+        self._wake = wake
+        counter = 0
+        while not await self.on_tick(counter):
+            counter = (counter + TICKS) % (TICKS * 86_400)
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(ending.wait(), 1.0)
+
     async def on_tick(self, counter: int) -> bool:
-        """Ten times a second. uvicorn closes a connection once all is read; one whose client never reads is cut off."""
-        if counter % int(10 * LINGER_S) == 0:
+        """Counts tenths of a second. uvicorn closes a connection once all is read; one whose client never reads is cut off."""
+        if counter % int(TICKS * LINGER_S) == 0:
             closing = {one for one in self.server_state.connections if one.transport.is_closing()}
             for one in closing:
                 if one in self._closing:

@@ -22,6 +22,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
+import msgspec
 from msgspec.structs import replace
 
 from ..backend import BackendBase, tokenized
@@ -249,9 +250,9 @@ def _is_short(generation: Generation) -> bool:
         return False
     if not isinstance(prompt, Conversation):
         return len(prompt) <= SHORT
-    if prompt.tools or prompt.chat_template is not None or prompt.template_arguments:
+    if prompt.forced or prompt.chat_template is not None or prompt.template_arguments:
         return False
-    size = 0
+    size = len(msgspec.msgpack.encode(prompt.tools)) if prompt.tools else 0
     for message in prompt.messages:
         if isinstance(message, dict) or not isinstance(message.content, str) or message.calls:
             return False

@@ -295,3 +295,20 @@ def test_tokens_of_reasoning_are_counted(
         for token in said:
             splitter.feed([token], ended=token is said[-1])
     assert splitter.reasoning_tokens == len(tokenizer.encode("Let me see.", add_special_tokens=False))
+
+
+THOUGHTS = ("Let me see.", "", "So it is: <b>five</b>, or\n\nsix.", "Let me see.")
+
+
+@pytest.mark.parametrize("reasoner", ["deepseek_r1", "qwen3", "nemotron_v3"])
+def test_answers_of_one_model_are_counted_apart(tokenizer: Any, model_config: Any, reasoner: str) -> None:
+    """One of vLLM's parsers counts those of all answers that are not streamed; each is to be as if it were alone."""
+    chat = chat_renderer(tokenizer, model_config, reasoning_parser=reasoner)
+    conversation = Conversation(messages=({"role": "user", "content": "?"},))
+    ids = tokenizer.encode("<|im_start|>assistant\n<think>", add_special_tokens=False)
+    for thought in THOUGHTS:
+        said = tokens(tokenizer, f"{thought}</think>Yes.")
+        splitter = chat.splitter(conversation, chat.request(conversation), ids)
+        part = splitter.whole("".join(token.text for token in said), [token.id for token in said], cut=False)
+        assert (part.reasoning, part.text) == (thought, "Yes.")
+        assert splitter.reasoning_tokens == len(tokenizer.encode(thought, add_special_tokens=False))

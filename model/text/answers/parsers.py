@@ -12,7 +12,7 @@ they read wrong (held_calls.py).
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 from typing import Any, Literal, Protocol
 
@@ -62,13 +62,15 @@ class Splitter:
         show_reasoning: bool,
         added: Collection[str] = (),
         plain: PlainTokens | None = None,
+        count: Callable[[list[int]], int] | None = None,
     ) -> None:
         """With `forced`, what the parsers leave as text is the JSON of a forced call.
 
         marks: of reasoning that is read here. form: of calls that are held back until each is whole. added: tokens of
         the vocabulary that are marks alone, and no loss where a parser leaves them out. text_start: what an answer
         without reasoning begins with; empty: anything. by_tokens: whether one that is not streamed is fed by its
-        tokens, too. plain: tokens that change nothing in how an answer is read.
+        tokens, too. plain: tokens that change nothing in how an answer is read. count:
+        counts the reasoning in all tokens of an answer, where vLLM's parser would make another one of its kind for that.
         """
         self._make = make
         self._request = request
@@ -103,6 +105,9 @@ class Splitter:
         self._unsent: list[Token] = []
         """Tokens of calls that are held back."""
         self._plain = plain
+        self._count = count
+        self._at_once = False
+        """Whether the parser has read all of the answer at once, and not as a stream."""
         self._lane: Lane = ""
         """What the parser has made of the last token, all of it: what it will make of the next plain one."""
         self._behind: list[str] = []
@@ -185,6 +190,7 @@ class Splitter:
             if self._marked is not None:
                 thought, text = self._marked.feed(text, ended=True)
             reasoning, content, calls = self._parsed(text)
+            self._at_once = True
             if not calls:
                 self._note_dropped(text, content)
             self._add(part, thought or reasoning, *self._held(content, calls, last=True))
@@ -194,10 +200,13 @@ class Splitter:
     @property
     def reasoning_tokens(self) -> int:
         """How many of the tokens so far belong to the reasoning."""
-        parser = self._parser
+        parser, ids = self._parser, [*self._prompt.mark, *self._ids]
+        reader = getattr(parser, "reasoning_parser", None)
+        if self._count is not None and self._at_once and getattr(reader, "engine_based_streaming", False):
+            return self._count(ids)
         if not hasattr(parser, "count_reasoning_tokens"):  # vLLM 0.26
-            parser = getattr(parser, "reasoning_parser", None)
-        return int(parser.count_reasoning_tokens([*self._prompt.mark, *self._ids])) if parser is not None else 0
+            parser = reader
+        return int(parser.count_reasoning_tokens(ids)) if parser is not None else 0
 
     def _begin(self, *, begins: bool) -> None:
         """`begins`: whether the answer begins its own reasoning.
@@ -286,8 +295,11 @@ class Splitter:
             if message is not None:
                 reasoning, content = reasoning or message.reasoning, message.content
                 calls = [new for call in message.tool_calls or () if (new := self._call(call)) is not None]
-                if text and not calls and self._marked is None and text in (reasoning, content):
-                    self._lane = "text" if not reasoning else "" if content else "reasoning"
+                if text and not calls and self._marked is None and not (reasoning and content):
+                    said = reasoning or content or ""
+                    # Or behind white space that the parser has held back.
+                    if said == text or (said.endswith(text) and self._plain and self._plain.has(ids[-1], text)):
+                        self._lane = "reasoning" if reasoning else "text"
         self._add(part, reasoning, *self._held(content, calls, last=last))
 
     def _held(

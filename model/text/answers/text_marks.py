@@ -39,9 +39,14 @@ class PlainTokens:
         self._added = frozenset(added.values())
         first = {text[0] for text in added if text.strip()}
         self._beginnings = frozenset(BEGINNINGS) | {one for one in first if not one.isalnum()}
+        self._known: dict[int, str] = {}
+        """The texts with which tokens are such. A token has another where bytes of a character came before it."""
 
     def has(self, token_id: int, text: str) -> bool:
         """Whether a token of this text is one. White space at the end is none: parsers hold it back before a mark."""
-        return (
-            text != "" and token_id not in self._added and not text[-1].isspace() and self._beginnings.isdisjoint(text)
-        )
+        if self._known.get(token_id) == text:
+            return True
+        if not text or token_id in self._added or text[-1].isspace() or not self._beginnings.isdisjoint(text):
+            return False
+        self._known[token_id] = text
+        return True

@@ -8,12 +8,13 @@ vLLM writes are in model/vllm_messages.py.
 from __future__ import annotations
 
 import argparse
+import importlib
 import importlib.util
 import inspect
 import logging
 import time
 from collections.abc import Callable, Mapping
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 from ...conversation import MediaKind
@@ -27,6 +28,8 @@ __all__ = [
     "available_memory",
     "failed_output",
     "keep_linear",
+    "keep_shapes",
+    "keep_texts",
     "media_limits",
     "no_outputs",
     "read_images_by",
@@ -160,6 +163,67 @@ def keep_linear(parser: Any) -> None:
         parser._stream_state = _state_class()(**vars(parser._stream_state))
     except (AttributeError, TypeError, StartError) as error:
         _tell_slower("parsers take longer for each token of a long answer", str(error))
+
+
+def keep_texts(tokenizer: Any) -> Any:
+    """A tokenizer for vLLM's parsers, which keeps what it decodes single tokens to: each parser asks for each token.
+
+    As vLLM's own copies of tokenizers, of a class of its own; those that are not of transformers stay as they are.
+    """
+    from transformers import PreTrainedTokenizerBase
+
+    kind = type(tokenizer)
+    if not issubclass(kind, PreTrainedTokenizerBase):
+        return tokenizer
+    texts: dict[int, str] = {}
+
+    def decode(self: Any, token_ids: Any, *args: Any, **kwargs: Any) -> Any:
+        if type(token_ids) is not list or len(token_ids) != 1 or args or kwargs:
+            return kind.decode(self, token_ids, *args, **kwargs)
+        token_id = token_ids[0]
+        text = texts.get(token_id)
+        if text is None:
+            text = texts[token_id] = kind.decode(self, token_ids)
+        return text
+
+    # vLLM's classes say how they are pickled, and so how `copy` would make another.
+    kept = object.__new__(type(kind.__name__, (kind,), {"decode": decode}))
+    vars(kept).update(vars(tokenizer))
+    return kept
+
+
+@cache
+def keep_shapes() -> None:
+    """Lets vLLM's parsers have what they make of their format and the tokenizer's special tokens made once, and not for
+    each answer: half of what a parser takes.
+    """
+    try:
+        parsers: Any = importlib.import_module("vllm.parser.engine.streaming_parser_engine")
+        make = parsers._build_drop_info
+    except (ImportError, AttributeError) as error:
+        _tell_slower("parsers take longer to make", str(error))
+        return
+
+    @lru_cache(maxsize=16)
+    def made(config: _Same, tokenizer: _Same) -> Any:
+        return make(config.one, tokenizer.one)
+
+    parsers._build_drop_info = lambda config, tokenizer: made(_Same(config), _Same(tokenizer))
+
+
+class _Same:
+    """An object that equals itself alone: what has no hash as a key."""
+
+    __slots__ = ("one",)
+
+    def __init__(self, one: Any) -> None:
+        self.one = one
+
+    def __hash__(self) -> int:
+        return id(self.one)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and other.one is self.one
 
 
 @cache

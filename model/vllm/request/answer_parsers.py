@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
+import msgspec
+
 from ...errors import Fault, OptionError, ParameterError
 from ...events import Token
 from ...generation import Conversation
@@ -25,7 +27,7 @@ from ...text.answers.text_splitter import TextSplitter
 from ..core import Core
 from ..guides.beginning import Beginning, beginning
 from ..guides.joined import tool_format
-from ..library.internals import keep_linear
+from ..library.internals import keep_linear, keep_shapes, keep_texts
 from ..library.parts import part
 from .cohere import COHERE, begun, by_one_filter
 from .marks import ReasoningMarks
@@ -55,6 +57,8 @@ TEXT_START = "<|open|>response<|sep|>"
 """What Kimi K3's text begins with. vLLM's parser of its reasoning takes a stream that does for reasoning."""
 TEXT_ENDS = ("<|close|>response<|sep|>", "<|close|>message<|sep|>")
 """What Kimi K3's text and messages end with."""
+COUNTING = 16
+"""How many parsers are kept to count tokens of reasoning."""
 ID_TYPE = "vllm.parser.abstract_parser:get_tool_call_id_type"
 TOOL_CHOICE = "prompt.tool_choice"
 """Path of what is refused."""
@@ -68,6 +72,10 @@ class AnswerParsers:
         self._settings = settings
         self._classes: dict[tuple[str | None, str | None], Any] = {}
         """vLLM's combined classes of parsers, by the names of both."""
+        self._counting: dict[bytes, Any] = {}
+        """Parsers of reasoning that have read nothing, by the template's variables."""
+        self._tokenizer = keep_texts(core.get_tokenizer())
+        keep_shapes()
         by_mistral = part("vllm.utils.mistral:is_mistral_tokenizer")(core.get_tokenizer())
         self._ids: str = MISTRAL if by_mistral else part(ID_TYPE)(core.model_config)
         """Which ids calls have."""
@@ -145,6 +153,7 @@ class AnswerParsers:
             show_reasoning=conversation.include_reasoning,
             added=self._added,
             plain=self._plain,
+            count=partial(self._count, arguments),
         )
 
     def _held(self, tool_parser: str | None) -> CallForm | None:
@@ -152,8 +161,17 @@ class AnswerParsers:
         form = form_of(tool_parser, self._settings.reasoning_parser)
         return None if form is None or (self._by_engine and not form.by_engine) else form
 
+    def _count(self, arguments: Mapping[str, Any], ids: list[int]) -> int:
+        """How many of an answer's tokens are reasoning."""
+        asked = msgspec.msgpack.encode(arguments)
+        if asked not in self._counting:
+            if len(self._counting) == COUNTING:
+                self._counting.clear()
+            self._counting[asked] = self.reasoner({**arguments})
+        return int(self._counting[asked].count_reasoning_tokens(ids))
+
     def _text_of(self, token_id: int) -> str:
-        text: str = self._core.get_tokenizer().decode([token_id])
+        text: str = self._tokenizer.decode([token_id])
         return text
 
     def reasoner(self, arguments: dict[str, Any]) -> Any:
@@ -223,7 +241,7 @@ class AnswerParsers:
             return None
         config = self._core.model_config
         # Some parsers write into the variables, which the template is yet to get.
-        made = parser(self._core.get_tokenizer(), tools, chat_template_kwargs={**arguments}, model_config=config)
+        made = parser(self._tokenizer, tools, chat_template_kwargs={**arguments}, model_config=config)
         keep_linear(made)
         return by_one_filter(made)
 

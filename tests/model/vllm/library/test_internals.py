@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,7 +12,8 @@ from types import SimpleNamespace
 import pytest
 
 from lmi.model.vllm.library import internals
-from lmi.model.vllm.library.internals import keep_linear, unshared
+from lmi.model.vllm.library.internals import keep_linear, keep_shapes, keep_texts, unshared
+from lmi.model.vllm.library.parts import part
 
 from ....kit.faults.vllm_parts import library
 from ....kit.paths import ROOT
@@ -20,7 +22,7 @@ from ....kit.paths import ROOT
 @pytest.fixture
 def untold() -> Iterator[None]:
     """Nothing has been said of this vLLM, nor is afterwards."""
-    caches = (internals._tell_slower, internals._state_class, unshared)
+    caches = (internals._tell_slower, internals._state_class, keep_shapes, unshared)
     for one in caches:
         one.cache_clear()
     yield
@@ -37,12 +39,18 @@ def _keep_linear_twice() -> None:
     keep_linear(Parser())
 
 
+def _keep_shapes_twice() -> None:
+    keep_shapes()
+    keep_shapes()
+
+
 def _without_skip_clone() -> None:
     vars(sys.modules["vllm"])["SamplingParams"] = SimpleNamespace(__struct_fields__=("n", "seed"))
     assert unshared() == unshared() == {}
 
 
 SLOWER = [
+    (_keep_shapes_twice, "parsers take longer to make"),
     (_keep_linear_twice, "parsers take longer for each token of a long answer"),
     (_without_skip_clone, "vLLM copies the parameters of each request"),
 ]
@@ -57,6 +65,44 @@ def test_what_has_a_slower_way_takes_it_with_one_line(
     use()
     (told_once,) = caplog.messages
     assert told_once.startswith(f"{line}, as this vLLM differs from those that were tested: ")
+
+
+@pytest.mark.engine
+def test_a_token_is_decoded_once(demo_model: Path) -> None:
+    """By what is else vLLM's own tokenizer, with the same texts for any tokens."""
+    tokenizer = part("vllm.tokenizers:get_tokenizer")(str(demo_model))
+    kept = keep_texts(tokenizer)
+    assert isinstance(kept, type(tokenizer))
+    assert kept.get_vocab() == tokenizer.get_vocab()
+    ids = [*tokenizer.get_vocab().values()]
+    for token_id in ids:
+        assert kept.decode([token_id]) == tokenizer.decode([token_id])
+        assert kept.decode([token_id], skip_special_tokens=True) == tokenizer.decode(
+            [token_id], skip_special_tokens=True
+        )
+    assert kept.decode(ids[:50]) == tokenizer.decode(ids[:50])
+    assert kept.decode([ids[0]]) is kept.decode([ids[0]])
+    other = object()
+    assert keep_texts(other) is other
+
+
+@pytest.mark.engine
+def test_parsers_have_the_same_shapes(demo_model: Path) -> None:
+    """What is made once for all of them is what vLLM makes for each."""
+    tokenizer = part("vllm.tokenizers:get_tokenizer")(str(demo_model))
+    engines = importlib.import_module("vllm.parser.engine.streaming_parser_engine")
+    made = part("vllm.parser.qwen3:Qwen3Parser")
+    before = made(tokenizer)._engine
+    build = engines._build_drop_info
+    keep_shapes.cache_clear()
+    keep_shapes()
+    try:
+        first, second = made(tokenizer)._engine, made(tokenizer)._engine
+        assert first._lexer._shape is second._lexer._shape
+        assert first._lexer._shape.literal_strings == before._lexer._shape.literal_strings
+        assert first._resolved_token_ids == before._resolved_token_ids
+    finally:
+        engines._build_drop_info = build
 
 
 DOCUMENTED = {

@@ -59,7 +59,7 @@ WITHOUT = {
     "structured_output_request": "the trial fails",
     "is_tekken": "the start ends where the model has Mistral's tokenizer",
     # Tried at the start, and vLLM's own slower way is taken where that fails.
-    "_stream_state": "parsers take longer",
+    **dict.fromkeys(("_build_drop_info", "_stream_state"), "parsers take longer"),
     **dict.fromkeys(("aux_buffers", "dec_hook", "ext_hook"), "vLLM's own decoder reads the core's outputs"),
     **dict.fromkeys(
         (
