@@ -42,6 +42,8 @@ LINGER_S = 30.0
 """The least seconds that what has been written to a connection that is closed may take to be read."""
 IDLE = 64
 """Connections beyond twice the requests that may be open: of who asks for health and metrics."""
+LOOK_S = 1.0
+"""Seconds between two looks at what has nothing else to wake it."""
 TICKS = 10
 """uvicorn's looks a second."""
 DESCRIPTORS = 192
@@ -169,10 +171,12 @@ class _Server(uvicorn.Server):
         while not await self.on_tick(counter):
             counter = (counter + TICKS) % (TICKS * 86_400)
             with contextlib.suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(ending.wait(), 1.0)
+                await asyncio.wait_for(ending.wait(), LOOK_S)
 
     async def on_tick(self, counter: int) -> bool:
-        """Counts tenths of a second. uvicorn closes a connection once all is read; one whose client never reads is cut off."""
+        """Counts tenths of a second. uvicorn closes a connection once all is read; one whose client never reads is cut
+        off.
+        """
         if counter % int(TICKS * LINGER_S) == 0:
             closing = {one for one in self.server_state.connections if one.transport.is_closing()}
             for one in closing:

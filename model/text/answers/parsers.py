@@ -69,8 +69,8 @@ class Splitter:
         marks: of reasoning that is read here. form: of calls that are held back until each is whole. added: tokens of
         the vocabulary that are marks alone, and no loss where a parser leaves them out. text_start: what an answer
         without reasoning begins with; empty: anything. by_tokens: whether one that is not streamed is fed by its
-        tokens, too. plain: tokens that change nothing in how an answer is read. count:
-        counts the reasoning in all tokens of an answer, where vLLM's parser would make another one of its kind for that.
+        tokens, too. plain: tokens that change nothing in how an answer is read. count: counts the reasoning in all
+        tokens of an answer, where vLLM's parser would make another one of its kind for that.
         """
         self._make = make
         self._request = request

@@ -187,7 +187,7 @@ def keep_texts(tokenizer: Any) -> Any:
         return text
 
     # vLLM's classes say how they are pickled, and so how `copy` would make another.
-    kept = object.__new__(type(kind.__name__, (kind,), {"decode": decode}))
+    kept: Any = object.__new__(type(kind.__name__, (kind,), {"decode": decode}))
     vars(kept).update(vars(tokenizer))
     return kept
 

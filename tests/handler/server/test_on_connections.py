@@ -272,6 +272,29 @@ def test_a_server_that_ends_does_not_wait_for_them(running: Make) -> None:
         assert time.monotonic() - began < 10
 
 
+def test_a_server_ends_at_once_however_seldom_it_looks(running: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_module, "LOOK_S", 1000.0)
+    server = running()
+    server.uvicorn.should_exit = True
+    server.thread.join(30)
+    assert not server.thread.is_alive()
+    server.uvicorn.should_exit = True  # As its engine's end would, when there is no loop any more.
+
+
+def test_responses_have_the_time_at_which_they_are_made(running: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_module, "LOOK_S", 0.1)
+    server = running()
+    dates = set[bytes]()
+
+    def dated() -> bool:
+        with server.connect() as sock:
+            sock.sendall(b"GET /ping HTTP/1.1\r\nHost: test\r\n\r\n")
+            dates.update(line for line in sock.recv(1 << 16).split(b"\r\n") if line.lower().startswith(b"date: "))
+        return len(dates) > 1
+
+    until(dated)
+
+
 def test_one_that_its_client_has_reset_is_left_alone(running: Make, caplog: pytest.LogCaptureFixture) -> None:
     """The time of those that were lost by an error runs on."""
     server = running(keep_alive=1)

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -90,7 +91,7 @@ def test_a_token_is_decoded_once(demo_model: Path) -> None:
 def test_parsers_have_the_same_shapes(demo_model: Path) -> None:
     """What is made once for all of them is what vLLM makes for each."""
     tokenizer = part("vllm.tokenizers:get_tokenizer")(str(demo_model))
-    engines = importlib.import_module("vllm.parser.engine.streaming_parser_engine")
+    engines: Any = importlib.import_module("vllm.parser.engine.streaming_parser_engine")
     made = part("vllm.parser.qwen3:Qwen3Parser")
     before = made(tokenizer)._engine
     build = engines._build_drop_info
