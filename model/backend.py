@@ -39,7 +39,8 @@ class BackendBase(Protocol):
     metrics of its own, a method `metrics(content_type) -> bytes` for Prometheus, which is called on another thread. One
     that can tell a prompt's tokens has a method `tokenize(generation, images=()) -> Started`, which is called instead
     of `prepare`, and on its threads, where nothing else is wanted (Generation.tokenize). One that can let a
-    stream's text gather has a method `gather(seconds)` (Engine.gather).
+    stream's text gather has a method `gather(seconds)` (Engine.gather). One that prepares a conversation with tools as
+    fast as one without, once it has seen the same tools, has a method `knows(conversation) -> bool`.
     """
 
     @property

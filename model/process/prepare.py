@@ -58,6 +58,8 @@ PREPARERS = 2
 SHORT = 4096
 """Characters or tokens of a prompt for which none of them is woken, which is a third of what a short request takes here
 (docs/performance.md, Tried)."""
+OVERHEAD = 64
+"""What a message takes beside its text, in characters."""
 
 
 class _Pending:
@@ -98,6 +100,7 @@ class RequestPreparer:
         refuse: Callable[[int, BaseException], None],
     ) -> None:
         self._backend = backend
+        self._knows: Callable[[Conversation], bool] | None = getattr(backend, "knows", None)
         self._rules = rules
         self._ready = ready
         self._tell = tell
@@ -129,13 +132,14 @@ class RequestPreparer:
                     parts = [part for part in parts if part.kind not in kinds]
             if parts:
                 self._admit(parts)
+            short = not parts and self._is_short(generation)
         except BaseException as error:  # noqa: BLE001 - becomes the generation's error; libraries in Rust panic with one
             self._refuse(number, error)
             return
         pending = _Pending(number, generation, parts, self._rules)
         self._pending[number] = pending
         # Where the system has no thread left, that too is this generation's failure alone.
-        self._run_step(pending, self._prepare_text if not parts and _is_short(generation) else self._submit_steps)
+        self._run_step(pending, self._prepare_text if short else self._submit_steps)
 
     def alive(self) -> bool:
         """Whether prompts are still being prepared: one whose preparation never ends would block later ones."""
@@ -148,6 +152,29 @@ class RequestPreparer:
             for number in numbers:
                 if (pending := self._pending.pop(number, None)) is not None:
                     pending.ended.set()
+
+    def _is_short(self, generation: Generation) -> bool:
+        """Whether it is prepared in well under a millisecond: a short prompt, and no new schema or template of the
+        client's.
+        """
+        prompt, sampling = generation.prompt, generation.sampling
+        if sampling.n > 1 or sampling.structured_output is not None or generation.scoring is not None:
+            return False
+        if not isinstance(prompt, Conversation):
+            return len(prompt) <= SHORT
+        if prompt.chat_template is not None or prompt.template_arguments:
+            return False
+        size = 0
+        if prompt.tools:
+            # Their schemas may be a guide, which takes seconds.
+            if self._knows is None or not self._knows(prompt):
+                return False
+            size = len(msgspec.msgpack.encode(prompt.tools))
+        for message in prompt.messages:
+            if isinstance(message, dict) or not isinstance(message.content, str) or message.calls:
+                return False
+            size += OVERHEAD + len(message.content) + len(message.reasoning)
+        return size <= SHORT
 
     def _check_task(self, generation: Generation) -> None:
         """Raises UnsupportedError for what the model does not do."""
@@ -241,27 +268,6 @@ class RequestPreparer:
             # Under the lock, so that whoever drops it afterwards knows that it has been handed over.
             if self._pending.pop(number, None) is not None:
                 hand_over()
-
-
-def _is_short(generation: Generation) -> bool:
-    """Whether it is prepared in well under a millisecond: a short prompt, and no schema or template of the client's."""
-    prompt, sampling = generation.prompt, generation.sampling
-    if sampling.n > 1 or sampling.structured_output is not None or generation.scoring is not None:
-        return False
-    if not isinstance(prompt, Conversation):
-        return len(prompt) <= SHORT
-    if prompt.forced or prompt.chat_template is not None or prompt.template_arguments:
-        return False
-    size = len(msgspec.msgpack.encode(prompt.tools)) if prompt.tools else 0
-    for message in prompt.messages:
-        if isinstance(message, dict) or not isinstance(message.content, str) or message.calls:
-            return False
-        size += OVERHEAD + len(message.content) + len(message.reasoning)
-    return size <= SHORT
-
-
-OVERHEAD = 64
-"""What a message takes beside its text, in characters."""
 
 
 def _bytes(pending: _Pending, index: int, part: MediaPart) -> bytes:

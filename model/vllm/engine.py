@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 from ..engine import EngineInfo, EngineStats
 from ..errors import GenerationError, LmiError, RequestError
 from ..events import EngineEvent, Event, Failed, Started
-from ..generation import Generation
+from ..generation import Conversation, Generation
 from ..media.parts import MediaFile
 from ..options import Settings
 from ..text.prompt_tokens import told_tokens
@@ -107,6 +107,10 @@ class VllmEngine:
                 rejected = rejected_transfer(self._core.name(number, "rejected"), transfer)
                 self._loop.call_soon_threadsafe(self._core.add, rejected)
             raise
+
+    def knows(self, conversation: Conversation) -> bool:
+        """Whether another one that differs in its messages alone has been prepared, and no guide was to be made."""
+        return self._requests.knows(conversation)
 
     def tokenize(self, generation: Generation, images: Sequence[MediaFile] = ()) -> Started:
         """The prompt's tokens; raises RequestError."""

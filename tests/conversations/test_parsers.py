@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ..demo.model import Question, question
@@ -212,6 +212,40 @@ def test_arguments_come_as_they_are_written_unless_a_call_is_held_back(
     (call,) = join_calls((call.index, call.id, call.name, call.arguments) for part in fed for call in part.calls)
     assert (call.name, call.arguments) == ("get_weather", {"city": "Paris"})
     assert (call.pieces == 1) is held
+
+
+WORDS = (" system", "music", " c", " call", ":", '"', "'", ">", '">', " ", "\n", "\n\n", "]", " no", ".", "1")
+"""Of some of them marks of some families begin: '">', 'call:'."""
+PLAIN = (
+    ("deepseek_v4", None), ("gemma4", None), ("minimax_m2", None), ("qwen3_coder", None),
+    (None, "minimax_m2"), (None, "qwen3"), ("qwen3_coder", "qwen3"), ("hermes", "qwen3"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("names", PLAIN, ids=lambda names: "-".join(map(str, names)))
+def test_words_that_the_parser_gets_together_are_told_once(
+    tokenizer: Any, model_config: Any, names: tuple[str | None, str | None]
+) -> None:
+    """A parser holds back what a mark may begin with, and that has been told already where words are known as such."""
+    tool_parser, reasoner = names
+    options = {"tool_call_parser": tool_parser, "reasoning_parser": reasoner}
+    chat = chat_renderer(AnyTokenizer(tokenizer), model_config, **{name: one for name, one in options.items() if one})
+    asked = asking() if tool_parser else Conversation(messages=({"role": "user", "content": "?"},))
+    request = chat.request(asked)
+
+    @settings(max_examples=150, deadline=None)
+    @given(st.lists(st.sampled_from(WORDS), min_size=1, max_size=12))
+    @example([" system", '"', "\n", " no"])
+    @example([" no", " c", "\n", " no"])
+    @example(["\n", '"', '"', " system", "\n", " no"])
+    def told_once(words: list[str]) -> None:
+        splitter = chat.splitter(asked, request, [])
+        last = len(words) - 1
+        parts = [splitter.feed([Token(1000 + at, word)], ended=at == last) for at, word in enumerate(words)]
+        said = "".join(part.reasoning for part in parts) + "".join(part.text for part in parts)
+        assert said.strip() == "".join(words).strip()
+
+    told_once()
 
 
 ANSWERED = [question(kind) for kind in ("plain", "reasoning", "tool_call", "parallel_tool_calls")]

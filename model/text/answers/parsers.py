@@ -113,6 +113,10 @@ class Splitter:
         self._behind: list[str] = []
         self._behind_ids: list[int] = []
         """Plain tokens that it has not been given yet."""
+        self._due = ""
+        """What it has been given of the last tokens and has not said yet, where that is known."""
+        self._told_due = 0
+        """How many characters of that, from its beginning on, have been told already, as plain tokens are."""
         self._told = Told()
         self._early: dict[int, tuple[str | None, str]] = {}
         """Of calls that have no name yet, the id and the arguments."""
@@ -245,7 +249,30 @@ class Splitter:
         """Gives the parser what it has not been given, of which it is known what it is."""
         text, ids = "".join(self._behind), self._behind_ids
         self._behind, self._behind_ids = [], []
-        self._parser.parse_delta(text, ids, self._request, self._before, finished=False)
+        message = self._parser.parse_delta(text, ids, self._request, self._before, finished=False)
+        said = _said(message)
+        # It holds back what some of its marks begin with: '"' before '>', 'c' before 'all:'.
+        self._due = text[len(said) :] if text.startswith(said) else ""
+        self._told_due = len(self._due)
+
+    def _new(self, text: str, message: Any, calls: Sequence[CallDelta]) -> tuple[str | None, str | None]:
+        """Reasoning and text that are new in the parser's message on `text`."""
+        reasoning, content = (None, None) if message is None else (message.reasoning, message.content)
+        fed, told, said = self._due + text, self._due[: self._told_due], _said(message)
+        self._due, self._told_due = "", 0
+        if not calls and not (reasoning and content):
+            if fed.startswith(said):
+                self._due = fed[len(said) :]
+                self._told_due = max(len(told) - len(said), 0)
+            # Or what it had not said was a mark.
+            if text and said in (fed, text) and not self._due:
+                self._lane = "reasoning" if reasoning else "text"
+        if told:
+            if reasoning:
+                reasoning = _rest_of_told(reasoning, told)
+            elif content:
+                content = _rest_of_told(content, told)
+        return reasoning, content
 
     def _take(self, part: Part, text: str, ids: list[int], last: bool) -> None:
         self._ids += ids
@@ -293,13 +320,11 @@ class Splitter:
                 return
             content = None
             if message is not None:
-                reasoning, content = reasoning or message.reasoning, message.content
                 calls = [new for call in message.tool_calls or () if (new := self._call(call)) is not None]
-                if text and not calls and self._marked is None and not (reasoning and content):
-                    said = reasoning or content or ""
-                    # Or behind white space that the parser has held back.
-                    if said == text or (said.endswith(text) and self._plain and self._plain.has(ids[-1], text)):
-                        self._lane = "reasoning" if reasoning else "text"
+            if self._marked is None:
+                reasoning, content = self._new(text, message, calls)
+            elif message is not None:
+                reasoning, content = reasoning or message.reasoning, message.content
         self._add(part, reasoning, *self._held(content, calls, last=last))
 
     def _held(
@@ -419,3 +444,15 @@ class Splitter:
         # A delta may have more of it.
         self._told.arguments[call.index] = []
         return CallDelta(call.index, call_id, name.strip(), arguments)
+
+
+def _said(message: Any) -> str:
+    """The reasoning or else the text of a message of vLLM's parsers."""
+    return "" if message is None else message.reasoning or message.content or ""
+
+
+def _rest_of_told(said: str, told: str) -> str:
+    """What is new in what a parser says, where it begins with what has been told."""
+    if said.startswith(told):
+        return said[len(told) :]
+    return "" if told.startswith(said) else said

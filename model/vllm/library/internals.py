@@ -178,17 +178,21 @@ def keep_texts(tokenizer: Any) -> Any:
     texts: dict[int, str] = {}
 
     def decode(self: Any, token_ids: Any, *args: Any, **kwargs: Any) -> Any:
-        if type(token_ids) is not list or len(token_ids) != 1 or args or kwargs:
+        token_id = token_ids[0] if type(token_ids) is list and len(token_ids) == 1 else None
+        if type(token_id) is not int or args or kwargs:
             return kind.decode(self, token_ids, *args, **kwargs)
-        token_id = token_ids[0]
         text = texts.get(token_id)
         if text is None:
             text = texts[token_id] = kind.decode(self, token_ids)
         return text
 
     # vLLM's classes say how they are pickled, and so how `copy` would make another.
-    kept: Any = object.__new__(type(kind.__name__, (kind,), {"decode": decode}))
-    vars(kept).update(vars(tokenizer))
+    try:
+        kept: Any = object.__new__(type(kind.__name__, (kind,), {"decode": decode}))
+        vars(kept).update(vars(tokenizer))
+    except TypeError:
+        # A class of a model's own may allow neither.
+        return tokenizer
     return kept
 
 

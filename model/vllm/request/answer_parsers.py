@@ -58,7 +58,9 @@ TEXT_START = "<|open|>response<|sep|>"
 TEXT_ENDS = ("<|close|>response<|sep|>", "<|close|>message<|sep|>")
 """What Kimi K3's text and messages end with."""
 COUNTING = 16
-"""How many parsers are kept to count tokens of reasoning."""
+"""How many parsers are kept to count tokens of reasoning, each for other variables of the template."""
+MOST_VARIABLES = 1024
+"""Bytes of the variables for which one is kept."""
 ID_TYPE = "vllm.parser.abstract_parser:get_tool_call_id_type"
 TOOL_CHOICE = "prompt.tool_choice"
 """Path of what is refused."""
@@ -153,7 +155,7 @@ class AnswerParsers:
             show_reasoning=conversation.include_reasoning,
             added=self._added,
             plain=self._plain,
-            count=partial(self._count, arguments),
+            count=partial(self._count, arguments) if self.known else None,
         )
 
     def _held(self, tool_parser: str | None) -> CallForm | None:
@@ -164,11 +166,13 @@ class AnswerParsers:
     def _count(self, arguments: Mapping[str, Any], ids: list[int]) -> int:
         """How many of an answer's tokens are reasoning."""
         asked = msgspec.msgpack.encode(arguments)
-        if asked not in self._counting:
-            if len(self._counting) == COUNTING:
-                self._counting.clear()
-            self._counting[asked] = self.reasoner({**arguments})
-        return int(self._counting[asked].count_reasoning_tokens(ids))
+        parser = self._counting.get(asked)
+        if parser is None:
+            parser = self.reasoner({**arguments})
+            # Variables of any size may come, and the parser keeps them.
+            if len(self._counting) < COUNTING and len(asked) <= MOST_VARIABLES:
+                self._counting[asked] = parser
+        return int(parser.count_reasoning_tokens(ids))
 
     def _text_of(self, token_id: int) -> str:
         text: str = self._tokenizer.decode([token_id])

@@ -104,6 +104,10 @@ class ChatRenderer:
         """The token that ends reasoning; None: there is none, -1: it is not known."""
         return None if self._parsers is None else self._parsers.reasoning_end
 
+    def knows(self, conversation: Conversation) -> bool:
+        """Whether the form of one that differs in its messages alone has been kept."""
+        return self._repeats and self._repeated.again(conversation) is not None
+
     def request(self, conversation: Conversation, guide: StructuredOutput | None = None) -> Any:
         """vLLM's own form of the request, as its parsers want it; raises ParameterError. `guide`: the client's."""
         template = conversation.chat_template

@@ -85,6 +85,10 @@ class Requests:
         self._tokenizer_knows_more = known > self._prompt_vocabulary
         self._defaults: dict[str, Any] = dict(config.get_diff_sampling_param())
 
+    def knows(self, conversation: Conversation) -> bool:
+        """Whether the form of a conversation has been kept."""
+        return self._chat.knows(conversation)
+
     def prepare(
         self, number: int, generation: Generation, images: Sequence[MediaFile] = (), *, whole: bool = False
     ) -> Prepared:

@@ -19,6 +19,7 @@ SHORT = Generation(request_id="r", prompt="one two")
 CHAT = Conversation(messages=(Message("user", "one two"), Message("assistant", "three")))
 LONG = "one " * 2000
 TOOL: dict[str, Any] = {"type": "function", "function": {"name": "f", "parameters": {}}}
+OTHER_TOOL: dict[str, Any] = {"type": "function", "function": {"name": "g", "parameters": {}, "strict": True}}
 
 
 class _Backend:
@@ -28,6 +29,9 @@ class _Backend:
         self.info = EngineInfo(engine="e", version="0", context=256)
         self.thread: threading.Thread | None = None
         self.files: Any = ()
+
+    def knows(self, conversation: Conversation) -> bool:
+        return OTHER_TOOL not in conversation.tools
 
     def prepare(self, number: int, generation: Generation, images: Any = ()) -> int:
         self.thread, self.files = threading.current_thread(), images
@@ -50,8 +54,8 @@ def _of(prompt: Any = "one two", **sampling: Any) -> Generation:
         (_of(Conversation(messages=(Message("user", "a"),) * 100)), False),
         (_of(Conversation(messages=({"role": "user", "content": "a"},))), False),
         (_of(msgspec.structs.replace(CHAT, tools=(TOOL,))), True),
+        (_of(msgspec.structs.replace(CHAT, tools=(OTHER_TOOL,))), False),
         (_of(msgspec.structs.replace(CHAT, tools=(TOOL,) * 100)), False),
-        (_of(msgspec.structs.replace(CHAT, tools=(TOOL,), tool_choice="required")), False),
         (_of(msgspec.structs.replace(CHAT, chat_template="{{ messages }}")), False),
         (_of(msgspec.structs.replace(CHAT, template_arguments={"a": 1})), False),
         (_of(n=2), False),
