@@ -33,6 +33,8 @@ __all__ = ["MakeParser", "Splitter"]
 log = logging.getLogger(__name__)
 
 
+MOST_HELD = 256
+"""Characters that a parser holds back at most: what marks begin with. What it has not said of more, it leaves out."""
 Lane = Literal["", "reasoning", "text"]
 """What a token belongs to; empty: that is not known."""
 
@@ -261,7 +263,7 @@ class Splitter:
         fed, told, said = self._due + text, self._due[: self._told_due], _said(message)
         self._due, self._told_due = "", 0
         if not calls and not (reasoning and content):
-            if fed.startswith(said):
+            if fed.startswith(said) and len(fed) - len(said) <= MOST_HELD:
                 self._due = fed[len(said) :]
                 self._told_due = max(len(told) - len(said), 0)
             # Or what it had not said was a mark.
