@@ -69,8 +69,8 @@ class AdapterRoutes:
             found += [
                 self._route(place, GET=self._list, POST=self._register),
                 # A name may have a slash. These two have no method in common.
-                self._route(f"{place}/{{name:path}}/update", POST=self._update),
-                self._route(f"{place}/{{name:path}}", GET=self._describe, DELETE=self._unregister),
+                self._route(f"{place}/{{name:rest}}/update", POST=self._update),
+                self._route(f"{place}/{{name:rest}}", GET=self._describe, DELETE=self._unregister),
             ]
         return found
 

@@ -32,9 +32,10 @@ class HttpRoute(StarletteRoute):
 
 
 class _Rest(Convertor[str]):
-    """What a Route's name in braces stands for. The `path` of Starlette's may be empty, and hide a path that ends."""
+    """What a Route's name in braces stands for. The `path` of Starlette's has no line break, and may be empty and hide
+    a path that ends."""
 
-    regex = ".+"
+    regex = "(?s:.+)"
 
     def convert(self, value: str) -> str:
         return value

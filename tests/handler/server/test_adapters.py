@@ -9,6 +9,7 @@ from concurrent.futures import Future
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 import pytest
@@ -172,6 +173,15 @@ async def test_an_alias_is_what_messages_say(tmp_path: Path) -> None:
         assert fault(missing) == (404, "The adapter prose was not found")
         gone = await server.http.delete("/adapters/ic-1", headers={ALIAS: "verses"})
         assert gone.json() == {"status": "Adapter verses unregistered"}
+
+
+@pytest.mark.parametrize("name", ["a\nb", "\n", "org/a\r\nb", "a\u2028b"])
+async def test_a_name_may_have_a_line_break(tmp_path: Path, name: str) -> None:
+    async with serving(tmp_path) as server:
+        path = f"/adapters/{quote(name, safe='')}"
+        for asked in (server.http.get(path), server.http.delete(path), server.http.post(f"{path}/update?pin=true")):
+            status, message = fault(await asked)
+            assert (status, message.startswith("The adapter ")) == (404, True)
 
 
 async def test_pages(tmp_path: Path) -> None:

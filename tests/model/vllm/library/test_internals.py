@@ -14,7 +14,6 @@ import pytest
 
 from lmi.model.vllm.library import internals
 from lmi.model.vllm.library.internals import keep_linear, keep_shapes, keep_texts, unshared
-from lmi.model.vllm.library.parts import part
 
 from ....kit.faults.vllm_parts import library
 from ....kit.paths import ROOT
@@ -71,7 +70,7 @@ def test_what_has_a_slower_way_takes_it_with_one_line(
 @pytest.mark.engine
 def test_a_token_is_decoded_once(demo_model: Path) -> None:
     """By what is else vLLM's own tokenizer, with the same texts for any tokens."""
-    tokenizer = part("vllm.tokenizers:get_tokenizer")(str(demo_model))
+    tokenizer = importlib.import_module("vllm.tokenizers").get_tokenizer(str(demo_model))
     kept = keep_texts(tokenizer)
     assert isinstance(kept, type(tokenizer))
     assert kept.get_vocab() == tokenizer.get_vocab()
@@ -90,9 +89,9 @@ def test_a_token_is_decoded_once(demo_model: Path) -> None:
 @pytest.mark.engine
 def test_parsers_have_the_same_shapes(demo_model: Path) -> None:
     """What is made once for all of them is what vLLM makes for each."""
-    tokenizer = part("vllm.tokenizers:get_tokenizer")(str(demo_model))
+    tokenizer = importlib.import_module("vllm.tokenizers").get_tokenizer(str(demo_model))
     engines: Any = importlib.import_module("vllm.parser.engine.streaming_parser_engine")
-    made = part("vllm.parser.qwen3:Qwen3Parser")
+    made = importlib.import_module("vllm.parser.qwen3").Qwen3Parser
     before = made(tokenizer)._engine
     build = engines._build_drop_info
     keep_shapes.cache_clear()
