@@ -67,6 +67,62 @@ def test_what_has_a_slower_way_takes_it_with_one_line(
     assert told_once.startswith(f"{line}, as this vLLM differs from those that were tested: ")
 
 
+class Words:
+    """A tokenizer of transformers' that counts what it is asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[Any] = []
+
+    def decode(self, token_ids: Any, skip_special_tokens: bool = False) -> Any:
+        self.asked.append(token_ids)
+        return f"{token_ids} {skip_special_tokens}"
+
+
+class Closed(Words):
+    """One whose class is not to be extended."""
+
+    def __init_subclass__(cls) -> None:
+        raise TypeError("this class is final")
+
+
+def test_a_tokenizer_is_asked_once_for_each_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "transformers", SimpleNamespace(PreTrainedTokenizerBase=Words))
+    words = Words()
+    kept = keep_texts(words)
+    assert [kept.decode([5]), kept.decode([5]), kept.decode([6])] == ["[5] False", "[5] False", "[6] False"]
+    assert words.asked == [[5], [6]]
+    # What is asked in another way is another's.
+    assert kept.decode([5], skip_special_tokens=True) == "[5] True"
+    assert [kept.decode(ids) for ids in (5, [[5]], [5, 6], [])] == [
+        "5 False",
+        "[[5]] False",
+        "[5, 6] False",
+        "[] False",
+    ]
+    other, closed = object(), Closed()
+    assert keep_texts(other) is other
+    assert keep_texts(closed) is closed
+
+
+@pytest.mark.usefixtures("untold")
+def test_a_shape_is_made_once_for_each_format_and_tokenizer(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[tuple[object, object]] = []
+
+    def build(config: object, tokenizer: object) -> object:
+        made.append((config, tokenizer))
+        return object()
+
+    parsers = SimpleNamespace(_build_drop_info=build)
+    monkeypatch.setitem(sys.modules, "vllm.parser.engine.streaming_parser_engine", parsers)
+    keep_shapes()
+    # Formats are equal to others of the same values, and have no hash.
+    config, same, tokenizer = {"a": 1}, {"a": 1}, object()
+    first, again, second = (parsers._build_drop_info(one, tokenizer) for one in (config, config, same))
+    assert first is again
+    assert second is not first
+    assert [one is expected for (one, _), expected in zip(made, (config, same), strict=True)] == [True, True]
+
+
 @pytest.mark.engine
 def test_a_token_is_decoded_once(demo_model: Path) -> None:
     """By what is else vLLM's own tokenizer, with the same texts for any tokens."""
