@@ -175,7 +175,7 @@ def keep_texts(tokenizer: Any) -> Any:
     kind = type(tokenizer)
     if not issubclass(kind, PreTrainedTokenizerBase):
         return tokenizer
-    texts: dict[int, str] = {}
+    texts: dict[int, Any] = {}
 
     def decode(self: Any, token_ids: Any, *args: Any, **kwargs: Any) -> Any:
         token_id = token_ids[0] if type(token_ids) is list and len(token_ids) == 1 else None
