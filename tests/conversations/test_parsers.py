@@ -346,3 +346,40 @@ def test_answers_of_one_model_are_counted_apart(tokenizer: Any, model_config: An
         part = splitter.whole("".join(token.text for token in said), [token.id for token in said], cut=False)
         assert (part.reasoning, part.text) == (thought, "Yes.")
         assert splitter.reasoning_tokens == len(tokenizer.encode(thought, add_special_tokens=False))
+
+
+COUNTED = (
+    "<think>", "</think>", "<tool_call>", "<|im_end|>", " so", "\n", " <b>", "</", "think", ">", "\u4e16", "</think>\n",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("opened", [False, True], ids=["begun by the answer", "opened by the prompt"])
+@pytest.mark.parametrize("reasoner", ["deepseek_r1", "qwen3", "nemotron_v3", "glm45", "minimax_m2"])
+def test_reasoning_is_counted_as_by_vllm(tokenizer: Any, model_config: Any, reasoner: str, *, opened: bool) -> None:
+    """By a parser of vLLM's that has read nothing else."""
+    from vllm.reasoning import ReasoningParserManager
+
+    known: Any = AnyTokenizer(tokenizer)
+    parser = ReasoningParserManager.get_reasoning_parser(reasoner)
+    chat = chat_renderer(known, model_config, reasoning_parser=reasoner)
+    conversation = Conversation(messages=({"role": "user", "content": "?"},))
+    request = chat.request(conversation)
+    begun = [known.get_vocab()[parser(known).reasoning_start_str]] if opened else []
+
+    @settings(max_examples=100, deadline=None)
+    @given(st.lists(st.sampled_from(COUNTED), max_size=10))
+    @example([" so", "\n", "</think>", " so", "<|im_end|>"])
+    @example(["<think>", " so", "</think>", " so", "</think>"])
+    @example([" so", "<|im_end|>"])
+    @example([" so", "<|im_end|>", " so", "</think>"])
+    @example(["\n", "<think>", " so"])
+    @example(["</think>", "<think>", "<tool_call>"])
+    def counted(words: list[str]) -> None:
+        ids = [one for word in words for one in known.encode(word, add_special_tokens=False)]
+        splitter = chat.splitter(conversation, request, begun)
+        part = splitter.whole(known.decode(ids), ids, cut=False)
+        # Without a mark vLLM's takes all for reasoning, which here none has begun.
+        if opened or part.reasoning:
+            assert splitter.reasoning_tokens == parser(known).count_reasoning_tokens([*begun, *ids])
+
+    counted()

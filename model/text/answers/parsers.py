@@ -14,9 +14,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 from ...events import CallDelta, Token
+from .ahead import Ahead, Lane
 from .call_ids import new_id
 from .call_reader import CallForm
 from .forced_calls import ForcedCalls
@@ -33,17 +34,14 @@ __all__ = ["MakeParser", "Splitter"]
 log = logging.getLogger(__name__)
 
 
-MOST_HELD = 256
-"""Characters that a parser holds back at most: what marks begin with. What it has not said of more, it leaves out."""
-Lane = Literal["", "reasoning", "text"]
-"""What a token belongs to; empty: that is not known."""
-
-
 class MakeParser(Protocol):
     """Makes a parser of vLLM's (vllm.parser)."""
 
-    def __call__(self, *, reasoning: bool, calls: bool) -> Any:
-        """One for answers with reasoning, and with calls; None where there is nothing to parse."""
+    def __call__(self, *, reasoning: bool, calls: bool, whole: bool = False) -> Any:
+        """One for answers with reasoning, and with calls; None where there is nothing to parse.
+
+        whole: for an answer that is not streamed, so that it may be one that has read others.
+        """
 
 
 class Splitter:
@@ -106,19 +104,14 @@ class Splitter:
         """What the answer begins with and says nothing yet of whether reasoning follows, as text and token."""
         self._unsent: list[Token] = []
         """Tokens of calls that are held back."""
-        self._plain = plain
         self._count = count
         self._at_once = False
         """Whether the parser has read all of the answer at once, and not as a stream."""
-        self._lane: Lane = ""
-        """What the parser has made of the last token, all of it: what it will make of the next plain one."""
-        self._behind: list[str] = []
-        self._behind_ids: list[int] = []
-        """Plain tokens that it has not been given yet."""
-        self._due = ""
-        """What it has been given of the last tokens and has not said yet, where that is known."""
-        self._told_due = 0
-        """How many characters of that, from its beginning on, have been told already, as plain tokens are."""
+        self._counted: int | None = None
+        """How many of all tokens of the answer are reasoning, where that is plain."""
+        self._ahead = Ahead(plain)
+        self.next_text = ""
+        """What is to be told of the last token that went on (`goes_on`), and of what waited for it."""
         self._told = Told()
         self._early: dict[int, tuple[str | None, str]] = {}
         """Of calls that have no name yet, the id and the arguments."""
@@ -146,9 +139,9 @@ class Splitter:
             last = ended and position == len(tokens)
             lane = "" if last else self.goes_on(token.id, token.text)
             if lane == "reasoning":
-                part.reasoning += token.text
+                part.reasoning += self.next_text
             elif lane == "text":
-                part.text += token.text
+                part.text += self.next_text
             else:
                 self._take(part, token.text, [token.id], last)
             if holding is not None:
@@ -171,7 +164,7 @@ class Splitter:
         part = Part()
         self._ids = ids
         begins = self._prompt.begun_by(ids)
-        self._begin(begins=bool(begins) or self._prompt.ended_by(ids))
+        self._begin(begins=bool(begins) or self._prompt.ended_by(ids), whole=True)
         self._cut = cut
         text = text.lstrip() if begins else text
         tool_parser = getattr(self._parser, "tool_parser", None)
@@ -197,6 +190,8 @@ class Splitter:
                 thought, text = self._marked.feed(text, ended=True)
             reasoning, content, calls = self._parsed(text)
             self._at_once = True
+            if self._count is not None:
+                self._counted = self._prompt.between(ids, text, reasoning or "")
             if not calls:
                 self._note_dropped(text, content)
             self._add(part, thought or reasoning, *self._held(content, calls, last=True))
@@ -209,13 +204,13 @@ class Splitter:
         parser, ids = self._parser, [*self._prompt.mark, *self._ids]
         reader = getattr(parser, "reasoning_parser", None)
         if self._count is not None and self._at_once and getattr(reader, "engine_based_streaming", False):
-            return self._count(ids)
+            return self._count(ids) if self._counted is None else self._counted
         if not hasattr(parser, "count_reasoning_tokens"):  # vLLM 0.26
             parser = reader
         return int(parser.count_reasoning_tokens(ids)) if parser is not None else 0
 
-    def _begin(self, *, begins: bool) -> None:
-        """`begins`: whether the answer begins its own reasoning.
+    def _begin(self, *, begins: bool, whole: bool = False) -> None:
+        """`begins`: whether the answer begins its own reasoning; `whole`: whether it is all there.
 
         Then parsers are told nothing of the prompt: they would find an earlier answer's reasoning, which has ended.
         """
@@ -223,58 +218,33 @@ class Splitter:
         self._begun = True
         self._thinks = prompt.open or begins or not prompt.known
         self._before = None if begins and not prompt.open else prompt.ids
-        self._parser = self._make(reasoning=self._thinks and self._marked is None, calls=self._calls)
+        thinks = self._thinks and self._marked is None
+        self._parser = self._make(reasoning=thinks, calls=self._calls, whole=whole)
 
     def goes_on(self, token_id: int, text: str) -> Lane:
-        """What the next token, not the last, is of, where that is known without the parser; it is not to be fed then.
-
-        The parser gets it together with those that follow. Of reasoning that is not shown nothing is known.
+        """What the next token, not the last, is of, where that is known without the parser; it is not to be fed then,
+        and `next_text` is told. Of reasoning that is not shown nothing is known.
         """
-        lane, plain = self._lane, self._plain
-        if not lane or plain is None or not plain.has(token_id, text):
-            return ""
+        ahead, told = self._ahead, self._told
+        lane = ahead.lane
         if lane == "reasoning":
             if not self._show_reasoning:
                 return ""
-            self._told.reasoning.append(text)
-        else:
+            said = told.reasoning
+        elif lane:
             if self._shown.empty or self._forced or not (self._holding is None or self._holding.passes(text)):
                 return ""
-            self._told.text.append(text)
+            said = told.text
+        else:
+            return ""
+        new = ahead.take(token_id, text)
+        if new is None:
+            return ""
+        self.next_text = new
+        said.append(new)
         self._ids.append(token_id)
         self._texts.append(text)
-        self._behind_ids.append(token_id)
-        self._behind.append(text)
         return lane
-
-    def _catch_up(self) -> None:
-        """Gives the parser what it has not been given, of which it is known what it is."""
-        text, ids = "".join(self._behind), self._behind_ids
-        self._behind, self._behind_ids = [], []
-        message = self._parser.parse_delta(text, ids, self._request, self._before, finished=False)
-        said = _said(message)
-        # It holds back what some of its marks begin with: '"' before '>', 'c' before 'all:'.
-        self._due = text[len(said) :] if text.startswith(said) else ""
-        self._told_due = len(self._due)
-
-    def _new(self, text: str, message: Any, calls: Sequence[CallDelta]) -> tuple[str | None, str | None]:
-        """Reasoning and text that are new in the parser's message on `text`."""
-        reasoning, content = (None, None) if message is None else (message.reasoning, message.content)
-        fed, told, said = self._due + text, self._due[: self._told_due], _said(message)
-        self._due, self._told_due = "", 0
-        if not calls and not (reasoning and content):
-            if fed.startswith(said) and len(fed) - len(said) <= MOST_HELD:
-                self._due = fed[len(said) :]
-                self._told_due = max(len(told) - len(said), 0)
-            # Or what it had not said was a mark.
-            if text and said in (fed, text) and not self._due:
-                self._lane = "reasoning" if reasoning else "text"
-        if told:
-            if reasoning:
-                reasoning = _rest_of_told(reasoning, told)
-            elif content:
-                content = _rest_of_told(content, told)
-        return reasoning, content
 
     def _take(self, part: Part, text: str, ids: list[int], last: bool) -> None:
         self._ids += ids
@@ -294,6 +264,8 @@ class Splitter:
                 self._before = self._parser.model_tokenizer.encode(end, add_special_tokens=False)
             for blank, token_id in () if begins else self._blank:
                 self._parse(part, blank, [token_id], last=False)
+        for blank, token_id in self._ahead.waiting():
+            self._parse(part, blank, [token_id], last=False)
         self._parse(part, text, ids, last=last)
 
     def _parse(self, part: Part, text: str, ids: list[int], *, last: bool) -> None:
@@ -306,11 +278,11 @@ class Splitter:
         if self._marked is not None:
             reasoning, content = self._marked.feed(text, ended=last)
         if self._parser is not None and (content or last or self._marked is None):
-            self._lane = ""
+            ahead = self._ahead
+            ahead.lane = ""
             try:
-                if self._behind:
-                    self._catch_up()
-                message = self._parser.parse_delta(content, ids, self._request, self._before, finished=last)
+                ahead.catch_up(self._parse_delta)
+                message = self._parse_delta(content, ids, finished=last)
             except Exception:
                 log.debug("a parser failed on a stream: the answer is parsed at its end", exc_info=True)
                 if self._holding is None:
@@ -324,10 +296,14 @@ class Splitter:
             if message is not None:
                 calls = [new for call in message.tool_calls or () if (new := self._call(call)) is not None]
             if self._marked is None:
-                reasoning, content = self._new(text, message, calls)
+                reasoning, content = ahead.new(text, message, calls=bool(calls))
             elif message is not None:
                 reasoning, content = reasoning or message.reasoning, message.content
         self._add(part, reasoning, *self._held(content, calls, last=last))
+
+    def _parse_delta(self, text: str | None, ids: list[int], *, finished: bool = False) -> Any:
+        """The parser's message on what is next of a stream; None: nothing is to be told yet."""
+        return self._parser.parse_delta(text, ids, self._request, self._before, finished=finished)
 
     def _held(
         self, content: str | None, calls: Sequence[CallDelta], *, last: bool
@@ -446,15 +422,3 @@ class Splitter:
         # A delta may have more of it.
         self._told.arguments[call.index] = []
         return CallDelta(call.index, call_id, name.strip(), arguments)
-
-
-def _said(message: Any) -> str:
-    """The reasoning or else the text of a message of vLLM's parsers."""
-    return "" if message is None else message.reasoning or message.content or ""
-
-
-def _rest_of_told(said: str, told: str) -> str:
-    """What is new in what a parser says, where it begins with what has been told."""
-    if said.startswith(told):
-        return said[len(told) :]
-    return "" if told.startswith(said) else said

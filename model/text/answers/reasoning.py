@@ -22,8 +22,12 @@ class Reasoning:
         prompt_ids: Sequence[int],
         ends: Collection[int],
         text_of: Callable[[int], str],
+        special: frozenset[int] = frozenset(),
     ) -> None:
-        """`start` and `end`: the two tokens; `ends`: those that end a message; `text_of`: a token's text."""
+        """`start` and `end`: the two tokens; `ends`: those that end a message; `text_of`: a token's text; `special`:
+        tokens that are no words.
+        """
+        self._special = special
         self._start = start
         self._end = end
         self._end_ids = ends
@@ -66,3 +70,21 @@ class Reasoning:
         if not self.known or self.open or at < 0 or ids[at] == self._start or self.ids[:1] == [self._end]:
             return False
         return any(token_id not in self._end_ids for token_id in ids[at + 1 :])
+
+    def between(self, ids: list[int], text: str, thought: str) -> int | None:
+        """How many of all tokens of an answer are reasoning, given the answer's `text` and what of it has been read as
+        that; None where it takes a parser to say so: reasoning with other marks in it, or that ends otherwise.
+        """
+        start, end = self._start, self._end
+        if start is None or end is None:
+            return None
+        at = ids.index(end) if end in ids else len(ids)
+        words, written = ids[:at], text.partition(self._text_of(end))[0] if at < len(ids) else text
+        if not self.open:
+            if words[:1] != [start]:
+                return None
+            words = words[1:]
+            written = written.partition(self._text_of(start))[2]
+        # After its end it may begin again.
+        plain = start not in ids[at:] and self._special.isdisjoint(words)
+        return len(words) if plain and written.strip() == thought.strip() else None

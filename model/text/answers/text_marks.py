@@ -50,3 +50,7 @@ class PlainTokens:
             return False
         self._known[token_id] = text
         return True
+
+    def is_blank(self, token_id: int, text: str) -> bool:
+        """Whether it would be one but for the white space at its end."""
+        return text[-1:].isspace() and token_id not in self._added and self._beginnings.isdisjoint(text)

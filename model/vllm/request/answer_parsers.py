@@ -57,8 +57,8 @@ TEXT_START = "<|open|>response<|sep|>"
 """What Kimi K3's text begins with. vLLM's parser of its reasoning takes a stream that does for reasoning."""
 TEXT_ENDS = ("<|close|>response<|sep|>", "<|close|>message<|sep|>")
 """What Kimi K3's text and messages end with."""
-COUNTING = 16
-"""How many parsers are kept to count tokens of reasoning, each for other variables of the template."""
+KEPT = 16
+"""How many parsers are kept for answers that are not streamed, each for other variables of the template."""
 MOST_VARIABLES = 1024
 """Bytes of the variables for which one is kept."""
 ID_TYPE = "vllm.parser.abstract_parser:get_tool_call_id_type"
@@ -74,14 +74,15 @@ class AnswerParsers:
         self._settings = settings
         self._classes: dict[tuple[str | None, str | None], Any] = {}
         """vLLM's combined classes of parsers, by the names of both."""
-        self._counting: dict[bytes, Any] = {}
-        """Parsers of reasoning that have read nothing, by the template's variables."""
+        self._kept: dict[bytes, Any] = {}
+        """Parsers of reasoning alone, for answers that are not streamed, by the template's variables."""
         self._tokenizer = keep_texts(core.get_tokenizer())
         keep_shapes()
         by_mistral = part("vllm.utils.mistral:is_mistral_tokenizer")(core.get_tokenizer())
         self._ids: str = MISTRAL if by_mistral else part(ID_TYPE)(core.model_config)
         """Which ids calls have."""
         added = core.get_tokenizer().get_added_vocab()
+        self._special = frozenset(added.values())
         names = (settings.tool_call_parser, settings.reasoning_parser)
         self._added: tuple[str, ...] = (*(TEXT_ENDS if KIMI_K3 in names else ()), *added)
         """Tokens that are no part of a text."""
@@ -89,7 +90,8 @@ class AnswerParsers:
         tried = getattr(self._try("tool_call_parser", settings.tool_call_parser, None), "tool_parser", None)
         self._by_engine = getattr(tried, "engine_based_streaming", False)
         """Whether vLLM reads both streams and whole answers by one machine."""
-        reasoner = getattr(self._try("reasoning_parser", None, settings.reasoning_parser), "reasoning_parser", None)
+        alone = self._try("reasoning_parser", None, settings.reasoning_parser)
+        reasoner = getattr(alone, "reasoning_parser", None)
         self._marks = ReasoningMarks(core, self.reasoner)
         _, end = self._marks.of(settings.default_chat_template_kwargs or {})
         self.reasoning_end = None if reasoner is None else -1 if end is None else end
@@ -98,6 +100,8 @@ class AnswerParsers:
         # What a user's parser makes of words is not known.
         self.known = all(one is None or type(one).__module__.startswith("vllm.") for one in (tried, reasoner))
         """Whether all of them are vLLM's own."""
+        self._resets = self.known and _resets(alone)
+        """Whether a parser of reasoning begins anew with each whole answer."""
         self._plain = PlainTokens(added) if self.known and BY_WORDS.isdisjoint(names) else None
 
     def of(self, conversation: Conversation, request: Any) -> Any:
@@ -129,8 +133,10 @@ class AnswerParsers:
         by_marks = not COHERE.isdisjoint((tool_parser, reasoner))
         form = None if conversation.tool_choice == "none" else self._held(tool_parser)
 
-        def make(*, reasoning: bool, calls: bool) -> Any:
+        def make(*, reasoning: bool, calls: bool, whole: bool = False) -> Any:
             thinks = reasoner if reasoning or by_marks else None
+            if whole and thinks and not (calls and tool_parser) and (kept := self._again(arguments)) is not None:
+                return kept
             made = self._new(tool_parser if calls else None, thinks, request.tools, arguments)
             if hasattr(made, "set_prompt_token_ids"):  # vLLM 0.32
                 made.set_prompt_token_ids(prompt_ids)
@@ -155,7 +161,7 @@ class AnswerParsers:
             show_reasoning=conversation.include_reasoning,
             added=self._added,
             plain=self._plain,
-            count=partial(self._count, arguments) if self.known else None,
+            count=partial(self._count, arguments) if self._resets else None,
         )
 
     def _held(self, tool_parser: str | None) -> CallForm | None:
@@ -163,16 +169,26 @@ class AnswerParsers:
         form = form_of(tool_parser, self._settings.reasoning_parser)
         return None if form is None or (self._by_engine and not form.by_engine) else form
 
-    def _count(self, arguments: Mapping[str, Any], ids: list[int]) -> int:
-        """How many of an answer's tokens are reasoning."""
+    def _again(self, arguments: Mapping[str, Any]) -> Any:
+        """A parser of reasoning alone that reads one whole answer after another; None where one reads no more than one.
+
+        vLLM's machine for all formats begins anew with each (ParserEngine._single_pass_parse). Of a user's class, or
+        one that is told the prompt, nobody knows that.
+        """
+        if not self._resets:
+            return None
         asked = msgspec.msgpack.encode(arguments)
-        parser = self._counting.get(asked)
+        parser = self._kept.get(asked)
         if parser is None:
-            parser = self.reasoner({**arguments})
+            parser = self._new(None, self._settings.reasoning_parser, None, arguments)
             # Variables of any size may come, and the parser keeps them.
-            if len(self._counting) < COUNTING and len(asked) <= MOST_VARIABLES:
-                self._counting[asked] = parser
-        return int(parser.count_reasoning_tokens(ids))
+            if len(self._kept) < KEPT and len(asked) <= MOST_VARIABLES:
+                self._kept[asked] = parser
+        return parser
+
+    def _count(self, arguments: Mapping[str, Any], ids: list[int]) -> int:
+        """How many of a whole answer's tokens are reasoning."""
+        return int(self._again(arguments).reasoning_parser.count_reasoning_tokens(ids))
 
     def _text_of(self, token_id: int) -> str:
         text: str = self._tokenizer.decode([token_id])
@@ -185,7 +201,7 @@ class AnswerParsers:
     def _reasoning(self, prompt_ids: list[int], arguments: Mapping[str, Any]) -> Reasoning:
         """Where the reasoning of an answer begins."""
         start, end = self._marks.of(arguments)
-        return Reasoning(start, end, prompt_ids, self._ends, self._text_of)
+        return Reasoning(start, end, prompt_ids, self._ends, self._text_of, self._special)
 
     def beginning(
         self, conversation: Conversation | None, request: Any, prompt_ids: list[int], *, waits: bool
@@ -288,3 +304,10 @@ def _lists_calls(schema: Any) -> bool:
     """Whether a forced call is written as a list of calls, by the schema that vLLM guides it with."""
     items = schema.get("items") if isinstance(schema, dict) and schema.get("type") == "array" else None
     return isinstance(items, dict) and "anyOf" in items
+
+
+def _resets(parser: Any) -> bool:
+    """Whether a parser of reasoning alone is vLLM's machine for all formats, which is told nothing of the prompt."""
+    reads = getattr(getattr(parser, "reasoning_parser", None), "engine_based_streaming", False)
+    told = getattr(type(parser), "set_prompt_token_ids", None)
+    return bool(reads) and (told is None or told.__module__ == "vllm.parser.abstract_parser")

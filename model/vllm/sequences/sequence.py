@@ -155,6 +155,8 @@ class OutputSequence:
             text = text_of(ids)
             lane = splitter.goes_on(ids[0], text)
             if lane:
+                if not (text := splitter.next_text):
+                    return None
                 return Delta(index, text) if lane == "text" else Delta(index, "", reasoning=text)
             tokens: tuple[Token, ...] = (Token(ids[0], text),)
         else:

@@ -191,15 +191,30 @@ THINK, THOUGHT, SPECIAL = 1, 2, 3
 def test_words_that_no_parser_takes_for_marks_it_gets_together(size: int) -> None:
     parser = Between()
     splitter = splitter_of(parser, plain=PlainTokens({"<think>": THINK, "</think>": THOUGHT, "\u2402": SPECIAL}))
-    words = ["<think>", "So", " it", " goes", " on\n", "\n", "Well", " then", "</think>", "Yes", " and", " no", "."]
-    words += [" a<b", " c"]
+    words = ["<think>", "So", " it", " goes", " on\n", "\n", "Well", " then", " so\n", "</think>", "Yes", " and", " no"]
+    words += [".", " a<b", " c"]
     said = [Token({"<think>": THINK, "</think>": THOUGHT}.get(word, 10), word) for word in words]
     said.insert(3, Token(SPECIAL, "\u2402"))
     pieces = [said[start : start + size] for start in range(0, len(said), size)]
     parts = [splitter.feed(piece, ended=False) for piece in pieces] + [splitter.feed([], ended=True)]
-    assert "".join(part.reasoning for part in parts) == "So it\u2402 goes on\n\nWell then"
+    assert "".join(part.reasoning for part in parts) == "So it\u2402 goes on\n\nWell then so\n"
     assert "".join(part.text for part in parts) == "Yes and no. a<b c"
     assert [token for part in parts for token in part.tokens] == said
     assert [token_id for ids in parser.given for token_id in ids] == [token.id for token in said]
-    # What ends with white space, or may begin a mark, comes by itself, too.
-    assert [len(ids) for ids in parser.given if len(ids) > 1] == [2, 3]
+    # White space at the end before a mark, and what may begin one, comes by itself, too.
+    assert [len(ids) for ids in parser.given if len(ids) > 1] == [5, 3]
+
+
+@pytest.mark.parametrize("size", [1, 2, 100])
+def test_white_space_waits_for_what_comes_after_it(size: int) -> None:
+    """Before some marks parsers leave it out."""
+    splitter = splitter_of(Between(), plain=PlainTokens({"<think>": THINK, "</think>": THOUGHT}))
+    said = [Token(THINK, "<think>"), *(Token(10, word) for word in ("So", " ", "\n", "it", *" " * 20))]
+    pieces = [said[start : start + size] for start in range(0, len(said), size)]
+    parts = [splitter.feed(piece, ended=False).reasoning for piece in pieces]
+    if size == 1:
+        assert parts[:5] == ["", "So", "", "", " \nit"]
+        assert parts[5:13] == [""] * 8
+    # It does not wait for ever.
+    assert "".join(parts).startswith("So \nit" + " " * 9)
+    assert "".join(parts) + splitter.feed([], ended=True).reasoning == "So \nit" + " " * 20
