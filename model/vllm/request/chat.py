@@ -97,7 +97,7 @@ class ChatRenderer:
     @cached_property
     def _encoder(self) -> TextEncoder | None:
         """None: prompts are not made of text alone."""
-        return text_encoder(self._core) if self._mistral is None else None
+        return text_encoder(self._core, self._template) if self._mistral is None else None
 
     @property
     def reasoning_end(self) -> int | None:

@@ -66,6 +66,7 @@ from lmi.model.vllm.media.decoding import Job as DecodingJob
 from lmi.model.vllm.options import engine_arguments
 from lmi.model.vllm.request.chat import ChatRenderer
 from lmi.model.vllm.request.prompts.encoding import TextEncoder
+from lmi.model.vllm.request.prompts.known_parts import KnownParts, parts_of
 from lmi.model.vllm.request.prompts.plain_chat import PlainChat, plain_chat
 from lmi.model.vllm.request.sampling import TRANSFERS as EXTRA_OF_VLLM
 from lmi.model.vllm.sequences.group import SequenceGroup
@@ -95,6 +96,7 @@ __all__ = [
     "FromEngine",
     "GuideBackends",
     "HeldCalls",
+    "KnownParts",
     "MediaError",
     "OutputSequence",
     "Pace",
@@ -134,6 +136,7 @@ __all__ = [
     "media_decoder",
     "media_parts",
     "output_reader",
+    "parts_of",
     "plain_chat",
     "public_address",
     "ranked",

@@ -15,6 +15,7 @@ from typing import Any
 
 from ...core import Core
 from ...library.parts import part
+from .known_parts import parts_of
 
 __all__ = ["TextEncoder", "text_encoder"]
 
@@ -33,28 +34,37 @@ TEXTS = (
 )
 
 
-def text_encoder(core: Core) -> TextEncoder | None:
-    """A model's; None: it has two prompts, one of them for its encoder, or vLLM has a renderer for it alone."""
+def text_encoder(core: Core, template: str | None = None) -> TextEncoder | None:
+    """A model's; None: it has two prompts, one of them for its encoder, or vLLM has a renderer for it alone.
+
+    template: that of conversations, where it is not the tokenizer's own.
+    """
     simple = type(core.renderer) is part("vllm.renderers.hf:HfRenderer") and not core.model_config.is_encoder_decoder
-    return TextEncoder(core.renderer) if simple else None
+    return TextEncoder(core.renderer, template) if simple else None
 
 
 class TextEncoder:
     """Makes token ids of texts as vLLM's tokenizer does; on any thread."""
 
-    def __init__(self, renderer: Any) -> None:
-        """`renderer`: vLLM's, of a model whose prompt is one text."""
+    def __init__(self, renderer: Any, template: str | None = None) -> None:
+        """`renderer`: vLLM's, of a model whose prompt is one text; `template`: as for `text_encoder`."""
         self._renderer = renderer
         self._tokenizer = renderer.get_tokenizer()
         self._fast: Any = _fast(self._tokenizer)
         self.direct = self._fast is not None
         """Whether the library is asked, and not transformers."""
+        templates = (template or "", str(getattr(self._tokenizer, "chat_template", None) or ""))
+        self._parts = parts_of(self._fast, templates, self._ids) if self.direct else None
 
     def encode(self, text: str, *, special: bool) -> list[int]:
         """The text's ids; `special`: with the tokens that the tokenizer puts around a text."""
         if not self.direct:
             ids: list[int] = self._tokenizer(text, add_special_tokens=special)["input_ids"]
             return ids
+        known = None if special or self._parts is None else self._parts.encode(text)
+        return self._ids(text, special=special) if known is None else known
+
+    def _ids(self, text: str, *, special: bool = False) -> list[int]:
         # The positions of tokens in the text, which take as long as the tokens, are left out.
         (encoding,) = self._fast.encode_batch_fast([text], add_special_tokens=special)
         found: list[int] = encoding.ids
