@@ -4,7 +4,6 @@ splitting.py          the engine's events, taken apart; part.py: what some token
 text_splitter.py      answers of which nothing but the text is read as they come
 parsers.py            vLLM's parsers, asked about streams and whole answers; told.py: what they have made of one so far
 ahead.py              what is told of a stream before they have read it
-answer_ids.py         an answer's ids, as they take them
 reasoning.py          whether an answer begins with reasoning
 marked_reasoning.py   reasoning between words of plain text
 held_calls.py         calls that are held back until they are whole; call_reader.py: where they begin and end

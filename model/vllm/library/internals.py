@@ -20,7 +20,7 @@ from typing import Any
 from ...conversation import MediaKind
 from ...engine import MANY
 from ...errors import StartError
-from ...text.answers.answer_ids import AnswerIds
+from .answer_ids import AnswerIds
 from .parts import RUN_V2_BUDGETS, RUN_V2_PROCESSORS, part
 
 __all__ = [
@@ -157,7 +157,7 @@ def _params_class() -> Any:
 
 def keep_linear(parser: Any) -> None:
     """Lets one of vLLM's parsers take the same time for each token of an answer (see
-    text/answers/answer_ids.py), if it keeps its tokens as is known here.
+    answer_ids.py), if it keeps its tokens as is known here.
     """
     try:
         parser._stream_state = _state_class()(**vars(parser._stream_state))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from lmi.model.text.answers.answer_ids import AnswerIds
+from lmi.model.vllm.library.answer_ids import AnswerIds
 
 
 def test_sums_are_those_of_lists() -> None:
