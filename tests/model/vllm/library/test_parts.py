@@ -167,7 +167,7 @@ OTHERS = {
     "PIL": ("compress_level",),
     "prometheus_client": ("add_metric", "auto_describe", "escaping"),
     "psutil": ("available",),
-    "tokenizers": ("direction",),
+    "tokenizers": ("direction", "normalized", "single_word"),
     "torch": ("keepdim",),
     "transformers": ("documents", "id2label", "num_labels"),
     "vLLM, documented": ("envs",),
