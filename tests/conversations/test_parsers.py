@@ -383,3 +383,20 @@ def test_reasoning_is_counted_as_by_vllm(tokenizer: Any, model_config: Any, reas
             assert splitter.reasoning_tokens == parser(known).count_reasoning_tokens([*begun, *ids])
 
     counted()
+
+
+@pytest.mark.parametrize("reasoner", ["qwen3", "nemotron_v3"])
+def test_what_no_parser_takes_for_reasoning_is_counted_as_by_vllm(
+    tokenizer: Any, model_config: Any, reasoner: str
+) -> None:
+    """A model that was told not to think writes the marks all the same."""
+    from vllm.reasoning import ReasoningParserManager
+
+    variables = {"enable_thinking": False}
+    chat = chat_renderer(tokenizer, model_config, reasoning_parser=reasoner)
+    conversation = Conversation(messages=({"role": "user", "content": "?"},), template_arguments=variables)
+    ids = tokenizer.encode("<think>\n\n</think>Yes.", add_special_tokens=False)
+    splitter = chat.splitter(conversation, chat.request(conversation), [])
+    splitter.whole(tokenizer.decode(ids), ids, cut=False)
+    alone = ReasoningParserManager.get_reasoning_parser(reasoner)(tokenizer, chat_template_kwargs=variables)
+    assert splitter.reasoning_tokens == alone.count_reasoning_tokens(ids)

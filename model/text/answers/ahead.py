@@ -40,6 +40,10 @@ class Ahead:
         self._told_due = 0
         """How many characters of that, from its beginning on, have been told already."""
 
+    def is_plain(self, token_id: int, text: str) -> bool:
+        """Whether a token changes nothing in how the answer is read."""
+        return self._plain is not None and self._plain.has(token_id, text)
+
     def take(self, token_id: int, text: str) -> str | None:
         """What is to be told once the next token has come, not the last; None: the parser is to read it."""
         plain = self._plain

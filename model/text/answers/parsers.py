@@ -103,7 +103,7 @@ class Splitter:
         self._blank: list[tuple[str, int]] = []
         """What the answer begins with and says nothing yet of whether reasoning follows, as text and token."""
         self._unsent: list[Token] = []
-        """Tokens of calls that are held back."""
+        """Tokens of calls that are held back, and of text that waits."""
         self._count = count
         self._at_once = False
         """Whether the parser has read all of the answer at once, and not as a stream."""
@@ -144,13 +144,11 @@ class Splitter:
                 part.text += self.next_text
             else:
                 self._take(part, token.text, [token.id], last)
-            if holding is not None:
-                self._unsent.append(token)
-                if not holding.begun:
-                    part.tokens += self._unsent
-                    self._unsent = []
-        if holding is None:
-            part.tokens = tokens
+            self._unsent.append(token)
+            waits = bool(lane) and not self.next_text
+            if not (waits or (holding is not None and holding.begun)):
+                part.tokens += self._unsent
+                self._unsent = []
         if ended:
             if not tokens:
                 self._take(part, "", [], True)
@@ -190,8 +188,8 @@ class Splitter:
                 thought, text = self._marked.feed(text, ended=True)
             reasoning, content, calls = self._parsed(text)
             self._at_once = True
-            if self._count is not None:
-                self._counted = self._prompt.between(ids, text, reasoning or "")
+            if self._count is not None and reasoning:
+                self._counted = self._prompt.between(ids, text, reasoning)
             if not calls:
                 self._note_dropped(text, content)
             self._add(part, thought or reasoning, *self._held(content, calls, last=True))
@@ -232,7 +230,11 @@ class Splitter:
                 return ""
             said = told.reasoning
         elif lane:
-            if self._shown.empty or self._forced or not (self._holding is None or self._holding.passes(text)):
+            if self._shown.empty or self._forced:
+                return ""
+            holding = self._holding
+            # What passes is noted: the parser is not to be given it again.
+            if holding is not None and not (ahead.is_plain(token_id, text) and holding.passes(text)):
                 return ""
             said = told.text
         else:

@@ -82,7 +82,7 @@ class AnswerParsers:
         self._ids: str = MISTRAL if by_mistral else part(ID_TYPE)(core.model_config)
         """Which ids calls have."""
         added = core.get_tokenizer().get_added_vocab()
-        self._special = frozenset(added.values())
+        self._special = frozenset([*added.values(), *getattr(core.get_tokenizer(), "all_special_ids", ())])
         names = (settings.tool_call_parser, settings.reasoning_parser)
         self._added: tuple[str, ...] = (*(TEXT_ENDS if KIMI_K3 in names else ()), *added)
         """Tokens that are no part of a text."""

@@ -18,6 +18,8 @@ __all__ = ["KnownParts", "parts_of"]
 
 MOST = 1 << 19
 """Characters of the parts that are kept, and as many again of those before them."""
+MOST_PARTS = 4096
+"""Of one prompt, each of which takes a few microseconds by itself."""
 TRIED = " x\n\u00e9  \n\n1 "
 """What stands around each mark where it is tried whether prompts can be taken apart."""
 
@@ -49,9 +51,9 @@ class KnownParts:
         """Characters of the new ones."""
 
     def encode(self, text: str) -> list[int] | None:
-        """The ids of a text; None where it has no marks."""
+        """The ids of a text; None where it has no marks, or so many that each by itself would take longer."""
         starts = [found.start() for found in self._marks.finditer(text)]
-        if not starts:
+        if not 0 < len(starts) <= MOST_PARTS:
             return None
         ids: list[int] = []
         for start, end in pairwise((0, *starts, len(text))):

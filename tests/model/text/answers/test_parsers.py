@@ -215,6 +215,12 @@ def test_white_space_waits_for_what_comes_after_it(size: int) -> None:
     if size == 1:
         assert parts[:5] == ["", "So", "", "", " \nit"]
         assert parts[5:13] == [""] * 8
+    # Tokens that are shown come with their text.
+    shown = splitter_of(Between(), plain=PlainTokens({"<think>": THINK, "</think>": THOUGHT}))
+    fed = [shown.feed(piece, ended=False) for piece in pieces] + [shown.feed([], ended=True)]
+    assert [token for part in fed for token in part.tokens] == said
+    for part in fed:
+        assert "".join(token.text for token in part.tokens).removeprefix("<think>") == part.reasoning
     # It does not wait for ever.
     assert "".join(parts).startswith("So \nit" + " " * 9)
     assert "".join(parts) + splitter.feed([], ended=True).reasoning == "So \nit" + " " * 20

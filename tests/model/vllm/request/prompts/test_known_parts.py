@@ -132,6 +132,12 @@ def test_a_tokenizer_that_looks_beyond_its_marks_is_left_alone() -> None:
     assert parts_of(fast_of(TAKEN["a mark"][0]), ["<a>"], lambda text: [len(text), *codes(text)]) is None
 
 
+def test_a_prompt_of_nothing_but_marks_is_not_taken_apart() -> None:
+    parts = KnownParts(["<a>"], codes)
+    assert parts.encode("<a>x" * 4000) == codes("<a>x" * 4000)
+    assert parts.encode("<a>x" * 5000) is None
+
+
 def test_what_comes_again_is_kept_and_the_rest_goes() -> None:
     asked: list[str] = []
 
