@@ -50,17 +50,15 @@ class Ahead:
         if plain is None:
             return None
         if plain.has(token_id, text):
+            told = text
             if self._blank:
-                blank, self._blank = self._blank, []
-                for said, blank_id in blank:
+                told = "".join(said for said, _ in self._blank) + text
+                for said, blank_id in self.waiting():
                     self._texts.append(said)
                     self._ids.append(blank_id)
-                self._texts.append(text)
-                self._ids.append(token_id)
-                return "".join(said for said, _ in blank) + text
             self._texts.append(text)
             self._ids.append(token_id)
-            return text
+            return told
         if len(self._blank) < MOST_BLANK and plain.is_blank(token_id, text):
             self._blank.append((text, token_id))
             return ""
