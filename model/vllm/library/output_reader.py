@@ -44,6 +44,8 @@ class OutputReader:
 
         self._again: type[Exception] = zmq.Again
         self._not_waiting: int = zmq.NOBLOCK
+        self._events: int = zmq.EVENTS
+        self._readable = int(zmq.POLLIN)
         self._alive = client.resources.validate_alive
         self._decode = client.decoder.decode
         self._settle = part("vllm.v1.engine.core_client:_process_utility_output")
@@ -82,16 +84,26 @@ class OutputReader:
             self._waiter.set_result(None)
 
     def _read(self) -> None:
-        """All that is there: the socket tells of what comes after that, and of nothing else."""
+        """All that is there: the socket tells of what comes after that, and of nothing else.
+
+        Whether there is more is asked: to make pyzmq's exception takes longer than all else that is done here.
+        """
+        receive, not_waiting = self._socket.recv, self._not_waiting
         try:
             while True:
-                frames = self._socket.recv_multipart(self._not_waiting, copy=False)
+                frame = receive(not_waiting, False)
+                frames = [frame]
+                while frame.more:
+                    frame = receive(not_waiting, False)
+                    frames.append(frame)
                 self._alive(frames)
                 outputs = self._decode(frames)
                 if outputs.utility_output:
                     self._settle(outputs.utility_output, self._results)
                 elif outputs.outputs or outputs.scheduler_stats:
                     self.put(outputs)
+                if not self._socket.get(self._events) & self._readable:
+                    return
         except self._again:
             return
         except Exception as error:  # noqa: BLE001 - raised by `next`
