@@ -178,8 +178,8 @@ class Service:
     def listen(self, listener: Listener) -> None:
         """Calls `listener` when exchanges may have new records.
 
-        That is after each step of the engine, on its thread, and after user code has run, on the thread that
-        it ran on.
+        That is after each step of the engine, where its sinks are called (Engine.read_on), and after user code has run,
+        on the thread that it ran on.
         """
         self._listeners.append(listener)
         self.engine.listen(listener)

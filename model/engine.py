@@ -11,6 +11,7 @@ A host knows `Engine` only; model/process/client.py implements it for every back
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Protocol
@@ -157,6 +158,12 @@ class Engine(Protocol):
     def gather(self, seconds: float) -> None:
         """Has streams that show no single tokens bring nothing for so many seconds after each Delta: for a host that is
         behind. An engine that has been rebuilt, or cannot do so, brings all as it comes.
+        """
+        ...
+
+    def read_on(self, loop: asyncio.AbstractEventLoop | None) -> None:
+        """Has sinks and listeners called on an event loop from one of the next steps on; None: on a thread of the
+        engine's, as before. For any thread. To be taken back before the loop is closed.
         """
         ...
 

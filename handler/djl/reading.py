@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 import logging
+import select
 import struct
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -30,8 +31,8 @@ CHUNK = 1 << 16
 _SHORT = struct.Struct(">h")
 _INT = struct.Struct(">i")
 
-_waiting: WeakKeyDictionary[Any, bytearray] = WeakKeyDictionary()
-"""Of each socket what has been read of a message that nobody has asked for yet."""
+_waiting: WeakKeyDictionary[Any, tuple[bytearray, select.poll]] = WeakKeyDictionary()
+"""Of each socket what has been read of a message that nobody has asked for yet, and what waits for more."""
 
 
 def replace_reader() -> bool:
@@ -59,8 +60,15 @@ def replace_reader() -> bool:
 
 def read(self: Any, conn: Any) -> None:
     """`djl_python.Input.read`: fills an empty Input with the next message; raises ValueError at the end of them."""
-    data = _waiting.setdefault(conn, bytearray())
+    found = _waiting.get(conn)
+    if found is None:
+        readable = select.poll()
+        readable.register(conn, select.POLLIN)
+        found = _waiting[conn] = bytearray(), readable
+    data, readable = found
     while (size := _take(self, data)) > len(data):
+        # `recv` by itself is woken, too, whenever Java has read something: with each frame of a stream.
+        readable.poll()
         more = conn.recv(max(CHUNK, size - len(data)))
         if not more:
             raise ValueError("Connection disconnected")

@@ -91,7 +91,8 @@ class LocalServer:
         self._streams = AsyncService(self._service)
         # Imports anyio's backend, 25 ms that no request is to wait for.
         await checkpoint()
-        yield
+        with self._streams.reading():
+            yield
 
     async def ping(self, _request: HttpRequest) -> HttpResponse:
         """SageMaker's health check; only its status counts there."""

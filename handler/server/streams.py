@@ -1,9 +1,10 @@
 """Requests on the local server's event loop.
 
-    engine's thread: Exchange._feed -> mark;  Service.listen -> flush --one hop a step--> loop: Stream.wake
+    loop, or engine's thread: Exchange._feed -> mark;  Service.listen -> flush --once a step--> loop: Stream.wake
     Stream.wake: a stream's records are written at once;  else whoever waits has a turn
 
-However many requests a step serves, the event loop is woken once.
+However many requests a step serves, the event loop is woken once: by the step itself, which the server has read there
+(Engine.read_on).
 """
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import threading
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol
 
@@ -216,9 +218,20 @@ class AsyncService:
     def __init__(self, service: Service) -> None:
         self.service = service
         self._loop = asyncio.get_running_loop()
+        self._thread = threading.get_ident()
         self._fresh: deque[Waiter] = deque()
         service.metrics.loops.append(lambda: self._loop)
         service.listen(self._flush)
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[None]:
+        """Has the loop read the engine's steps meanwhile."""
+        engine = self.service.engine
+        engine.read_on(self._loop)
+        try:
+            yield
+        finally:
+            engine.read_on(None)
 
     def open(self, request: Request) -> Stream:
         """Starts what the request asks for; what is refused has ended. Never waits."""
@@ -234,11 +247,18 @@ class AsyncService:
         self._wake()
 
     def _flush(self) -> None:
-        """On the engine's thread, after each step, or on one that user code has run on."""
-        if self._fresh:
+        """After each step of the engine, on the loop or on the engine's thread, or on one that user code has run on."""
+        if not self._fresh:
+            return
+        if threading.get_ident() == self._thread:
+            # Not at once: a step is handed out in a lock.
+            self._loop.call_soon(self._wake)
+            return
+        try:  # noqa: SIM105 - once a step, where a context manager takes three calls
+            self._loop.call_soon_threadsafe(self._wake)
+        except RuntimeError:
             # The loop may be closed already when the engine reports its end.
-            with contextlib.suppress(RuntimeError):
-                self._loop.call_soon_threadsafe(self._wake)
+            pass
 
     def _wake(self) -> None:
         while self._fresh:

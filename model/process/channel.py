@@ -1,24 +1,32 @@
 """One end of the socket pair between the host's process and the engine's: messages in order, as fast as they are read.
 
+    host: EngineClient's thread --Channel.receive--> message, message, ...
+          or a host's event loop --LoopReading, Channel.receive_ready--> message, message, ...
+
 A message is a big-endian 32-bit length and so many bytes of msgpack (messages.py).
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import logging
+import select
 import socket
 import struct
 import threading
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
 import msgspec
 
 from .messages import Add, BadMessage, FromEngine, ToEngine
 
-__all__ = ["Channel"]
+__all__ = ["Channel", "LoopReading"]
+
+log = logging.getLogger(__name__)
 
 Received = TypeVar("Received")
 
@@ -39,7 +47,13 @@ class Channel(Generic[Received]):
 
     def __init__(self, sock: socket.socket, received: object) -> None:
         self._sock = sock
-        self._file = sock.makefile("rb", buffering=_BUFFER)
+        self._usual = self._buffer = memoryview(bytearray(_BUFFER))
+        """What has come, from `_begin` to `_end`, and has not been received yet."""
+        self._begin = self._end = 0
+        self._length: int | None = None
+        """Of the message whose head has been received, and nothing else."""
+        self._readable = select.poll()
+        self._readable.register(sock, select.POLLIN)
         self._encoder = msgspec.msgpack.Encoder()
         self._decoder: msgspec.msgpack.Decoder[Received] = msgspec.msgpack.Decoder(received)
         self._sending = threading.Lock()
@@ -107,28 +121,153 @@ class Channel(Generic[Received]):
 
     def receive(self) -> Received | BadMessage | None:
         """The next message; None when the other side is gone."""
+        return self._next(0)
+
+    def receive_ready(self) -> list[Received | BadMessage]:
+        """The messages that have come, without waiting; raises EOFError when the other side is gone."""
+        messages: list[Received | BadMessage] = []
         try:
-            head = self._file.read(_LENGTH.size)
-            if len(head) < _LENGTH.size:
+            while not messages or self._begin < self._end:
+                message = self._next(socket.MSG_DONTWAIT)
+                if message is None:
+                    break
+                messages.append(message)
+        except BlockingIOError:
+            return messages
+        if not messages:
+            raise EOFError
+        return messages
+
+    def _next(self, flags: int) -> Received | BadMessage | None:
+        length = self._length
+        if length is None:
+            head = self._take(_LENGTH.size, flags)
+            if head is None:
                 return None
             (length,) = _LENGTH.unpack(head)
-            body = self._file.read(length)
-        except (OSError, ValueError):
+            self._length = length
+        body = self._take(length, flags)
+        if body is None:
             return None
-        if len(body) < length:
-            return None
+        self._length = None
         try:
             return self._decoder.decode(body)
         except msgspec.DecodeError as error:
-            return _bad(body, error)
+            return _bad(bytes(body), error)
+
+    def _take(self, size: int, flags: int) -> memoryview | None:
+        """So many of the bytes that come next, until the next call; None when the other side is gone.
+
+        Without a file around the socket, which takes as long for a small message as all else that is done with it.
+        Raises BlockingIOError where they have not come, with MSG_DONTWAIT among `flags`.
+        """
+        if self._end - self._begin < size:
+            self._make_room(size)
+            try:
+                while self._end < size:
+                    if not flags:
+                        # `recv` by itself is woken, too, whenever the other side has read something.
+                        self._readable.poll()
+                    came = self._sock.recv_into(self._buffer[self._end :], 0, flags)
+                    if not came:
+                        return None
+                    self._end += came
+            except BlockingIOError:
+                raise
+            except OSError:
+                return None
+        begin = self._begin
+        self._begin += size
+        return self._buffer[begin : self._begin]
+
+    def _make_room(self, size: int) -> None:
+        """Moves what is there to the beginning of a buffer of at least so many bytes."""
+        there, room = self._end - self._begin, self._buffer
+        if size > len(room):
+            room = memoryview(bytearray(size))
+        elif size <= _BUFFER:
+            room = self._usual
+        if self._begin or room is not self._buffer:
+            room[:there] = self._buffer[self._begin : self._end]
+            self._buffer, self._begin, self._end = room, 0, there
+
+    def fileno(self) -> int:
+        """The socket's descriptor."""
+        return self._sock.fileno()
 
     def close(self) -> None:
         """Closes this end; a `receive` that is waiting returns None."""
         with contextlib.suppress(OSError):
             self._sock.shutdown(socket.SHUT_RDWR)
-        with contextlib.suppress(OSError, ValueError):
-            self._file.close()
         self._sock.close()
+
+
+class LoopReading(Generic[Received]):
+    """Has an event loop receive the messages of a channel in the place of a thread, which waits meanwhile.
+
+    What is written on the loop then costs a step neither a thread's wake-up nor the interpreter's lock
+    (docs/performance.md, Tried).
+    """
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        channel: Channel[Received],
+        take: Callable[[Received | BadMessage], bool],
+    ) -> None:
+        """`take` gets each message on the loop, and says whether another one is wanted."""
+        self._loop = loop
+        self._channel = channel
+        self._take = take
+        self._descriptor: int | None = None
+        """While the loop looks at it."""
+        self._ended = False
+        self._over = threading.Event()
+
+    def run(self) -> bool:
+        """Waits until the loop receives no more; whether nobody is to."""
+        try:
+            self._loop.call_soon_threadsafe(self._begin)
+        except RuntimeError:
+            # It is closed.
+            return False
+        self._over.wait()
+        return self._ended
+
+    def stop(self) -> None:
+        """Has the loop receive no more, soon. For any thread."""
+        try:
+            self._loop.call_soon_threadsafe(self._leave)
+        except RuntimeError:
+            self._over.set()
+
+    def _begin(self) -> None:
+        if not self._over.is_set():
+            self._descriptor = self._channel.fileno()
+            self._loop.add_reader(self._descriptor, self._receive)
+            self._receive()
+
+    def _receive(self) -> None:
+        try:
+            for message in self._channel.receive_ready():
+                if not self._take(message):
+                    self._end()
+                    return
+        except EOFError:
+            self._end()
+        except Exception:
+            log.exception("reading from the engine's process failed")
+            self._end()
+
+    def _end(self) -> None:
+        self._ended = True
+        self._leave()
+
+    def _leave(self) -> None:
+        if self._descriptor is not None:
+            self._loop.remove_reader(self._descriptor)
+            self._descriptor = None
+        self._over.set()
 
 
 def _bad(body: bytes, error: msgspec.DecodeError) -> BadMessage:

@@ -11,11 +11,13 @@ answered at once with the reason.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import count
 
 from ..engine import EngineInfo, EngineStats, Listener, Sink
@@ -26,7 +28,7 @@ from ..options import Settings
 from ..search.best_of import ranked
 from ..text.prompt_pieces import whole
 from .adapter_calls import AdapterCalls
-from .channel import Channel
+from .channel import Channel, LoopReading
 from .child import EngineChild
 from .dispatch import Dispatcher
 from .messages import (
@@ -95,6 +97,9 @@ class EngineClient:
         # Not an exception to raise again and again: each time it would keep the frames, and with them the request.
         self.down_reason = "the engine is not started"
         """Why it is down, or was last."""
+        self._loop: asyncio.AbstractEventLoop | None = None
+        """Where steps are taken; None: on the engine's thread."""
+        self._reading: LoopReading[FromEngine] | None = None
         self._closing = threading.Event()
         self._recent_deaths = 0
         self.deaths = 0
@@ -214,6 +219,12 @@ class EngineClient:
             with contextlib.suppress(OSError):
                 child.channel.post(Gather(seconds))
 
+    def read_on(self, loop: asyncio.AbstractEventLoop | None) -> None:
+        """Has steps taken on an event loop, as soon as the engine's thread has taken one more; None: on that again."""
+        self._loop = loop
+        if loop is None and self._reading is not None:
+            self._reading.stop()
+
     def deliver(self, sink: Sink, event: EngineEvent) -> None:
         """Delivers `event` to a sink that no step tells of it."""
         self._dispatcher.deliver(sink, event)
@@ -221,6 +232,7 @@ class EngineClient:
     def close(self) -> None:
         """Ends the engine; running requests get an error."""
         self._closing.set()
+        self.read_on(None)
         for child in {self._child, self._starting_child}:
             if child is not None:
                 child.cause = UnavailableError("the server is shutting down")
@@ -232,31 +244,39 @@ class EngineClient:
     def _receive(self, child: EngineChild) -> None:
         """The engine's thread: hands events to their sinks until the channel ends."""
         try:
-            while (message := child.channel.receive()) is not None:
-                child.messages_received += 1
-                if isinstance(message, Step):
-                    self._dispatcher.step(message, child)
-                elif isinstance(message, Stats):
-                    child.stats = message.stats
-                elif isinstance(message, AdapterOutcome):
-                    self.adapters.settle(message)
-                elif isinstance(message, Scraped):
-                    self._scrapes.settle(message)
-                elif isinstance(message, EngineFailed):
-                    child.cause = UnavailableError(message.message)
-                    break
-                elif isinstance(message, BadMessage):
-                    if (readable := readable_step(message)) is None:
-                        log.error("what the engine's process sent cannot be decoded: %s", message.error)
-                        child.cause = UnavailableError("what the engine's process sent cannot be decoded")
+            while (message := child.channel.receive()) is not None and self._take(child, message):
+                if (loop := self._loop) is not None:
+                    reading = self._reading = LoopReading(loop, child.channel, partial(self._take, child))
+                    if self._loop is loop and reading.run():
                         break
-                    step, failed = readable
-                    log.error("the engine sent what cannot be decoded for generations %s: %s", failed, message.error)
-                    self._dispatcher.step(step, child)
-                    child.abort(tuple(failed))
         except Exception:
             log.exception("reading from the engine's process failed")
         self._handle_exit(child)
+
+    def _take(self, child: EngineChild, message: FromEngine | BadMessage) -> bool:
+        """Takes what the engine's process says; whether it goes on."""
+        child.messages_received += 1
+        if isinstance(message, Step):
+            self._dispatcher.step(message, child)
+        elif isinstance(message, Stats):
+            child.stats = message.stats
+        elif isinstance(message, AdapterOutcome):
+            self.adapters.settle(message)
+        elif isinstance(message, Scraped):
+            self._scrapes.settle(message)
+        elif isinstance(message, EngineFailed):
+            child.cause = UnavailableError(message.message)
+            return False
+        elif isinstance(message, BadMessage):
+            if (readable := readable_step(message)) is None:
+                log.error("what the engine's process sent cannot be decoded: %s", message.error)
+                child.cause = UnavailableError("what the engine's process sent cannot be decoded")
+                return False
+            step, failed = readable
+            log.error("the engine sent what cannot be decoded for generations %s: %s", failed, message.error)
+            self._dispatcher.step(step, child)
+            child.abort(tuple(failed))
+        return True
 
     def _handle_exit(self, child: EngineChild) -> None:
         """The engine died: fails every request in flight, then rebuilds."""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import importlib
+import os
 import random
 import socket
 import struct
 import sys
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -64,12 +66,21 @@ def pieces(data: bytes, size: int) -> Iterator[bytes]:
         at += step
 
 
+@pytest.fixture
+def nothing() -> Iterator[int]:
+    """A descriptor that can always be read."""
+    with Path(os.devnull).open("rb") as file:
+        yield file.fileno()
+
+
 class Sent:
     """A socket that gives one piece a call."""
 
-    def __init__(self, given: Iterator[bytes]) -> None:
+    def __init__(self, given: Iterator[bytes], descriptor: int) -> None:
+        """`descriptor`: one that can always be read."""
         self._given = given
         self._rest = b""
+        self.fileno = lambda: descriptor
 
     def recv(self, size: int) -> bytes:
         data = self._rest or next(self._given, b"")
@@ -78,14 +89,14 @@ class Sent:
 
 
 @pytest.mark.parametrize("size", [3, 5000, 10_000_000])
-def test_messages_are_read_as_djl_python_reads_them(reading: Any, size: int) -> None:
+def test_messages_are_read_as_djl_python_reads_them(reading: Any, nothing: int, size: int) -> None:
     """Cut anywhere, and several at once."""
     from djl_python import Input
 
     # A megabyte in pieces of three bytes says no more than 70 kB in them.
     messages = [one for one in MESSAGES if size > 3 or len(encoded(one)) < 100_000] * 2
     data = b"".join(map(encoded, messages))
-    theirs, ours = Sent(pieces(data, size)), Sent(pieces(data, size))
+    theirs, ours = Sent(pieces(data, size), nothing), Sent(pieces(data, size), nothing)
     for properties, content in messages:
         own, read = Input(), Input()
         own.read(theirs)

@@ -16,7 +16,7 @@ from lmi.model.media.url_policy import public as public_address
 from lmi.model.nodes.facts import facts_of
 from lmi.model.nodes.follower import join as join_leader
 from lmi.model.nodes.leader import Followers
-from lmi.model.process.channel import Channel
+from lmi.model.process.channel import Channel, LoopReading
 from lmi.model.process.child import EngineChild
 from lmi.model.process.client import EngineClient
 from lmi.model.process.ending.start_errors import start_error
@@ -97,6 +97,7 @@ __all__ = [
     "GuideBackends",
     "HeldCalls",
     "KnownParts",
+    "LoopReading",
     "MediaError",
     "OutputSequence",
     "Pace",

@@ -114,6 +114,9 @@ class ScriptedEngine:
     def deliver(self, sink: Sink, event: EngineEvent) -> None:
         sink(event)
 
+    def read_on(self, loop: object) -> None:
+        """It has no thread."""
+
     def listen(self, listener: Listener) -> None:
         self._listeners.append(listener)
 
