@@ -27,9 +27,9 @@ from typing import cast
 from ..formatters import ParsedRequest, Response
 from ..formatters.base import encode
 from ..formatters.common.encoder import FixedResponse
-from ..model.engine import Engine, Sink
+from ..model.engine import Engine
 from ..model.errors import GenerationError, LmiError
-from ..model.events import Event, Failed, Started
+from ..model.events import EngineEvent, Event, Failed, Started
 from ..model.text.response_limit import size_of, too_long
 from .admission import Admission
 from .response_store import keep
@@ -120,9 +120,7 @@ class Exchange:
                 if self._state is not State.RUNNING:
                     break
                 try:
-                    # Rendered is for those that hold prompts back, which do not pass it on (deferred.py).
-                    sink = cast("Sink", partial(self._feed, prompt))
-                    self._tickets.append(self._engine.submit(generation, sink))
+                    self._tickets.append(self._engine.submit(generation, partial(self._feed, prompt)))
                 except LmiError as error:
                     self._deliver(error, prompt)
         except Exception as error:
@@ -135,7 +133,7 @@ class Exchange:
 
     def _deliver(self, error: LmiError, prompt: int = 0) -> None:
         """Feeds a failure that the engine does not tell of: never while its thread feeds something else."""
-        self._engine.deliver(cast("Sink", partial(self._feed, prompt)), Failed.of(error))
+        self._engine.deliver(partial(self._feed, prompt), Failed.of(error))
 
     def answer(self, response: Response) -> None:
         """Ends it with a whole answer: one that needs no engine, or a refusal."""
@@ -199,14 +197,15 @@ class Exchange:
         self._state = State.ENDED
         self.finished = True
 
-    def _feed(self, prompt: int, event: Event, noted: bool = False) -> None:
+    def _feed(self, prompt: int, event: EngineEvent, noted: bool = False) -> None:
         """Takes an event, on the engine's thread unless the meter has `noted` it there. Raises nothing: what goes wrong
         with a request is its own failure, and no other's.
         """
         if self.finished:
             return
         try:
-            self._take(prompt, event, noted)
+            # Rendered is for those that hold prompts back, which do not pass it on (deferred.py).
+            self._take(prompt, cast("Event", event), noted)
         except Exception as error:
             log.exception("request %s: an event could not be taken", self.request_id)
             self._break_off(prompt, GenerationError(f"the request failed: {type(error).__name__}"))
