@@ -54,6 +54,8 @@ class Channel(Generic[Received]):
         """Of the message whose head has been received, and nothing else."""
         self._readable = select.poll()
         self._readable.register(sock, select.POLLIN)
+        self._writable = select.poll()
+        self._writable.register(sock, select.POLLOUT)
         self._encoder = msgspec.msgpack.Encoder()
         self._decoder: msgspec.msgpack.Decoder[Received] = msgspec.msgpack.Decoder(received)
         self._sending = threading.Lock()
@@ -62,7 +64,7 @@ class Channel(Generic[Received]):
     def send(self, message: ToEngine | FromEngine) -> None:
         """Sends a message, as soon as the other side has room for it; raises OSError when it is gone."""
         with self._sending:
-            self._sock.sendall(self._encoded(message))
+            self._send_all(self._encoded(message))
 
     def post(self, message: ToEngine | FromEngine) -> None:
         """Sends a message without waiting: what the other side has no room for yet, a thread sends later, in order.
@@ -103,15 +105,28 @@ class Channel(Generic[Received]):
         while True:
             with self._sending:
                 rest = self._backlog[0].data
-            try:
-                self._sock.sendall(rest)
-            except OSError:
-                # Whoever receives sees the end too.
-                rest = bytearray()
+            # Whoever receives sees the end too.
+            with contextlib.suppress(OSError):
+                self._send_all(rest)
             with self._sending:
                 self._backlog.popleft()
                 if not self._backlog:
                     return
+
+    def _send_all(self, data: bytearray) -> None:
+        """Sends all of it, and waits meanwhile. An event loop that reads the socket may have made it one that does not
+        wait by itself (libuv's uv_poll_init does).
+        """
+        rest = memoryview(data)
+        while rest:
+            self._wait(self._writable)
+            with contextlib.suppress(BlockingIOError):
+                rest = rest[self._sock.send(rest, socket.MSG_DONTWAIT) :]
+
+    def _wait(self, poll: select.poll) -> None:
+        """Until the socket is ready, or closed: then its descriptor may be somebody else's."""
+        if self._sock.fileno() >= 0:
+            poll.poll()
 
     def _encoded(self, message: ToEngine | FromEngine) -> bytearray:
         buffer = bytearray(_LENGTH.size)
@@ -163,19 +178,21 @@ class Channel(Generic[Received]):
         """
         if self._end - self._begin < size:
             self._make_room(size)
-            try:
-                while self._end < size:
-                    if not flags:
-                        # `recv` by itself is woken, too, whenever the other side has read something.
-                        self._readable.poll()
+            while self._end < size:
+                if not flags:
+                    # `recv` by itself is woken, too, whenever the other side has read something.
+                    self._wait(self._readable)
+                try:
                     came = self._sock.recv_into(self._buffer[self._end :], 0, flags)
-                    if not came:
-                        return None
-                    self._end += came
-            except BlockingIOError:
-                raise
-            except OSError:
-                return None
+                except BlockingIOError:
+                    if flags:
+                        raise
+                    continue
+                except OSError:
+                    return None
+                if not came:
+                    return None
+                self._end += came
         begin = self._begin
         self._begin += size
         return self._buffer[begin : self._begin]

@@ -7,13 +7,15 @@ import random
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import pytest
 
 from ...kit.api.engine import Channel, LoopReading, Scrape, ToEngine
+
+T = TypeVar("T")
 
 SIZES = (0, 1, 100, 300_000, 7, 1 << 21, 262_144, 3, 262_135, 9)
 """Of messages, in bytes: some are longer than what is read at a time, and one is as long."""
@@ -77,19 +79,32 @@ def on_thread(pair: Pair) -> list[Any]:
     return messages
 
 
-def on_loop(pair: Pair) -> list[Any]:
+async def reading_on_loop(pair: Pair) -> list[Any]:
     messages: list[Any] = []
 
     def take(message: Any) -> bool:
         messages.append(message)
         return True
 
-    async def read() -> bool:
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(None, LoopReading(loop, pair.ours, take).run)
-
-    assert asyncio.run(asyncio.wait_for(read(), 60)) is True
+    loop = asyncio.get_running_loop()
+    assert await loop.run_in_executor(None, LoopReading(loop, pair.ours, take).run) is True
     return messages
+
+
+def on_loop(pair: Pair) -> list[Any]:
+    return asyncio.run(asyncio.wait_for(reading_on_loop(pair), 60))
+
+
+def on_uvloop(pair: Pair) -> list[Any]:
+    """The local server's loop."""
+    return on_loop_of(pytest.importorskip("uvloop").new_event_loop(), reading_on_loop(pair))
+
+
+def on_loop_of(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) -> T:
+    try:
+        return loop.run_until_complete(asyncio.wait_for(work, 60))
+    finally:
+        loop.close()
 
 
 def on_both(pair: Pair) -> list[Any]:
@@ -117,13 +132,39 @@ def on_both(pair: Pair) -> list[Any]:
 
 
 @pytest.mark.parametrize("size", [5, 9000, 10_000_000])
-@pytest.mark.parametrize("receive", [on_thread, on_loop, on_both])
+@pytest.mark.parametrize("receive", [on_thread, on_loop, on_uvloop, on_both])
 def test_messages_arrive_whole_and_in_order(pair: Pair, receive: Callable[[Pair], list[Any]], size: int) -> None:
     sizes = tuple(one for one in SIZES if size > 5 or one < 1000) * 2
     sending = sent(pair, encoded(sizes), size)
     messages = receive(pair)
     sending.join()
     assert [len(message.content_type) for message in messages] == [*sizes]
+
+
+@pytest.mark.parametrize("library", ["asyncio", "uvloop"])
+def test_what_the_other_side_has_no_room_for_is_sent_whole(pair: Pair, library: str) -> None:
+    """While a loop reads here: uvloop makes the socket that it looks at one that does not wait, for senders, too."""
+    theirs: Channel[ToEngine] = Channel(pair.raw, ToEngine)
+    sizes = (1 << 22, 5, 1 << 21)
+
+    async def read() -> list[int]:
+        loop = asyncio.get_running_loop()
+        reading = LoopReading(loop, pair.ours, lambda _: True)
+        ended = loop.run_in_executor(None, reading.run)
+        # It looks at the socket by now.
+        await asyncio.sleep(0.1)
+        for size in sizes:
+            pair.ours.post(Scrape("a" * size))
+        await asyncio.sleep(0.1)
+        came = [await loop.run_in_executor(None, theirs.receive) for _ in sizes]
+        reading.stop()
+        assert await ended is False
+        theirs.post(Scrape("b"))
+        # The thread reads on as before.
+        assert await loop.run_in_executor(None, pair.ours.receive) == Scrape("b")
+        return [len(message.content_type) for message in came if isinstance(message, Scrape)]
+
+    assert on_loop_of(pytest.importorskip(library).new_event_loop(), read()) == [*sizes]
 
 
 def test_a_loop_does_not_wait_for_the_rest_of_a_message(pair: Pair) -> None:
