@@ -165,10 +165,15 @@ class Channel(Generic[Received]):
         if body is None:
             return None
         self._length = None
+        message: Received | BadMessage
         try:
-            return self._decoder.decode(body)
+            message = self._decoder.decode(body)
         except msgspec.DecodeError as error:
-            return _bad(bytes(body), error)
+            message = _bad(bytes(body), error)
+        if self._buffer is not self._usual:
+            # The room of a long one is not kept.
+            self._make_room(0)
+        return message
 
     def _take(self, size: int, flags: int) -> memoryview | None:
         """So many of the bytes that come next, until the next call; None when the other side is gone.
