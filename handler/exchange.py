@@ -167,6 +167,7 @@ class Exchange:
 
     def abort(self) -> None:
         """Ends it as nobody reads it; the records so far stay, and nothing is added to them."""
+        self._on_news = None
         if self._end(aborted=True):
             self._engine.abort(self._tickets)
 
@@ -213,11 +214,15 @@ class Exchange:
 
     def _tell(self) -> None:
         """Tells the host that there is news."""
-        if self._on_news is not None:
-            try:
-                self._on_news(self)
-            except Exception:
-                log.exception("request %s: its host could not be told of news", self.request_id)
+        if (on_news := self._on_news) is None:
+            return
+        if self.finished:
+            # What is told has the exchange: of two that have each other only a search for garbage makes an end.
+            self._on_news = None
+        try:
+            on_news(self)
+        except Exception:
+            log.exception("request %s: its host could not be told of news", self.request_id)
 
     def _break_off(self, prompt: int, error: LmiError) -> None:
         """Ends it, whatever fails."""

@@ -201,11 +201,11 @@ class Workers:
         if self._queue:
             self._add_thread()
         log.error("%s hangs, its thread is abandoned; %d threads hang", task.name, self._stuck)
-        return partial(self._fail, task, error, self._take_hopeless())
+        return partial(self._fail, task, partial(task.fail, error), self._take_hopeless())
 
-    def _fail(self, task: Task, error: LmiError, left: list[Task]) -> None:
+    def _fail(self, task: Task, fail: Callable[[], None], left: list[Task]) -> None:
         # Where it was dropped its request has ended, but for one that was left to its thread.
-        task.fail(error)
+        fail()
         for other in left:
             other.fail(self._no_thread_error())
         if (awaited := task.awaited) is not None:
@@ -263,6 +263,8 @@ class Workers:
                 pass
             except BaseException:
                 log.exception("request %s: work on a thread failed unexpectedly", current())
+            # Whoever has asked for it has it, and it has them: of these only a search for garbage makes an end.
+            task.work = task.fail = _nothing
             # Nothing of this work is to be kept alive by a thread that waits.
             del task
             self._current.task = None
@@ -280,3 +282,7 @@ class Workers:
                 self._idle -= 1
             self._threads -= 1
             return None
+
+
+def _nothing(*_: object) -> None:
+    """Is left of work that is done."""
