@@ -6,10 +6,10 @@ import gc
 
 __all__ = ["freeze"]
 
-YOUNG = 5_000
-"""New objects after which garbage is looked for among them; Python's own 700 are those of a few requests. Every
-hundredth time it is looked for among all: with ten thousand requests open that took a quarter of a process's time, and
-0.8 s at once in which no stream went on (docs/scaling.md)."""
+YOUNG = 20_000
+"""New objects after which garbage is looked for among them; Python's own 700 are those of a few requests, and requests
+leave none. Every hundredth time it is looked for among all: with ten thousand requests open that took a quarter of a
+process's time, and 0.8 s at once in which no stream went on (docs/scaling.md)."""
 
 
 def freeze() -> None:

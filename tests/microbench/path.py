@@ -30,10 +30,10 @@ from lmi.model.process.child import EngineChild
 from lmi.model.process.client import EngineClient
 from lmi.model.process.messages import FromEngine, Step, ToEngine
 
-from ..bench.workloads import WORKLOADS, prompts
+from ..bench.workloads import ALL, WORKLOADS, prompts
 from .standin import StandInCore, backend, now, numbers, settings_of
 
-__all__ = ["BODIES", "OURS", "TokenPath", "ours", "quiet", "requests_of"]
+__all__ = ["BODIES", "KINDS", "OURS", "TokenPath", "ours", "quiet", "requests_of"]
 
 SEQUENCES = 64
 TOKENS = 100
@@ -47,7 +47,9 @@ BODIES: dict[str, tuple[Make, str]] = {
         "/generate_stream",
     ),
 }
-"""Of each kind of request its body, given a prompt and a number of tokens, and its path."""
+"""Of each kind of request that is measured its body, given a prompt and a number of tokens, and its path."""
+KINDS = {**{workload.name: (workload.body, "/invocations") for workload in ALL}, **BODIES}
+"""Of those, too, that need a parser of tool calls or of reasoning."""
 
 OURS = ("text and tokens", "wire encode", "wire decode", "replies", "rolling batch")
 """The stages that are our Python: after the engine's output object, before the host's send."""
@@ -211,7 +213,7 @@ class TokenPath:
 
 def requests_of(kind: str, sequences: int, tokens: int) -> list[Request]:
     """So many requests for so many tokens each."""
-    make, path = BODIES[kind]
+    make, path = KINDS[kind]
     asked = prompts(sequences, next(numbers))
     return [Request(json.dumps(make(prompt, tokens)).encode(), path=path) for prompt in asked]
 

@@ -91,9 +91,8 @@ Read = Callable[[str], tuple[str, Sequence[Any]]]
 class CallReader:
     """Reads one answer, behind its reasoning."""
 
-    def __init__(self, form: CallForm, read: Read) -> None:
+    def __init__(self, form: CallForm) -> None:
         self._form = form
-        self._read = read
         self._firsts = frozenset(mark[0] for mark in form.starts)
         self._rest = ""
         """What cannot be told before more comes."""
@@ -133,8 +132,8 @@ class CallReader:
             self._told.append(text)
         return True
 
-    def feed(self, text: str, *, ended: bool, cut: bool = False) -> list[str | tuple[Any, ...]]:
-        """What new text brings, in order: texts, and calls as they were read. With `ended` it is the last.
+    def feed(self, text: str, read: Read, *, ended: bool, cut: bool = False) -> list[str | tuple[Any, ...]]:
+        """What new text brings, in order: texts, and calls as they were `read`. With `ended` it is the last.
 
         cut: whether the answer ended before the model ended it.
 
@@ -142,11 +141,11 @@ class CallReader:
         """
         self._rest += text
         found: list[str | tuple[Any, ...]] = []
-        while self._rest and self._step(found, ended, cut):
+        while self._rest and self._step(found, read, ended, cut):
             pass
         return found
 
-    def _step(self, found: list[str | tuple[Any, ...]], ended: bool, cut: bool) -> bool:
+    def _step(self, found: list[str | tuple[Any, ...]], read: Read, ended: bool, cut: bool) -> bool:
         """Reads on; whether there may be more to read."""
         if not self._held:
             at = self._start()
@@ -162,9 +161,9 @@ class CallReader:
             return False
         before = "" if self._form.end else "".join(self._told)
         given = before + self._rest[self._mark : end]
-        text, calls = self._read(given)
+        text, calls = read(given)
         if not calls and ended and not cut and self._form.ends_itself:
-            text, calls = self._read(given + self._form.end)
+            text, calls = read(given + self._form.end)
         if calls:
             found.append((*calls,))
             self._rest, self._held, self._begun, self._called = self._rest[end:], False, True, True

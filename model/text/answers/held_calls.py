@@ -40,7 +40,7 @@ class HeldCalls:
         self._form = form
         self._make = make
         self._request = request
-        self._reader = CallReader(form, self._calls_in)
+        self._reader = CallReader(form)
         self._cut = False
         """Whether the answer ended before the model ended it."""
         self._count = 0
@@ -63,7 +63,7 @@ class HeldCalls:
         self._cut = cut
         texts: list[str] = []
         found: list[CallDelta] = []
-        for one in self._reader.feed(text, ended=ended, cut=cut):
+        for one in self._reader.feed(text, self._calls_in, ended=ended, cut=cut):
             if isinstance(one, str):
                 texts.append(one)
                 continue

@@ -89,5 +89,5 @@ def test_what_is_frozen_and_what_is_not() -> None:
     Collections are rarer from then on.
     """
     done = subprocess.run([sys.executable, "-c", FREED], capture_output=True, text=True, timeout=60, check=True)
-    assert done.stdout.splitlines() == ["True [True, True, False] 5000", "[False, True, False] False"]
+    assert done.stdout.splitlines() == ["True [True, True, False] 20000", "[False, True, False] False"]
     assert gc.isenabled()

@@ -34,10 +34,10 @@ def read(text: str) -> tuple[str, Sequence[Any]]:
 
 def told(form: CallForm, pieces: Sequence[str], *, cut: bool = False) -> list[Any]:
     """What comes of the pieces of an answer: texts that follow one another joined, and calls."""
-    reader = CallReader(form, read)
+    reader = CallReader(form)
     joined: list[Any] = []
     for number, piece in enumerate(pieces, 1):
-        for one in reader.feed(piece, ended=number == len(pieces), cut=cut):
+        for one in reader.feed(piece, read, ended=number == len(pieces), cut=cut):
             if isinstance(one, str) and joined and isinstance(joined[-1], str):
                 joined[-1] += one
             else:
@@ -82,9 +82,9 @@ def test_a_call_that_was_cut_off_is_not_completed() -> None:
 
 
 def test_text_goes_on_and_calls_wait() -> None:
-    reader = CallReader(TAGGED, read)
+    reader = CallReader(TAGGED)
     pieces = ("Let me see", " <", "b>", "<call>1", "</call>")
-    told = [(reader.feed(piece, ended=False), reader.holds) for piece in pieces]
+    told = [(reader.feed(piece, read, ended=False), reader.holds) for piece in pieces]
     assert told == [(["Let me see"], False), ([], False), ([" <b>"], False), ([], True), ([(1,)], False)]
 
 
@@ -96,8 +96,8 @@ def test_marks_without_calls_are_looked_at_a_few_times_only() -> None:
         return text, ()
 
     text = "<call>" * 50 + "</call>" * 50
-    reader = CallReader(TAGGED, count)
-    assert "".join(str(one) for one in reader.feed(text, ended=True)) == text
+    reader = CallReader(TAGGED)
+    assert "".join(str(one) for one in reader.feed(text, count, ended=True)) == text
     assert len(asked) < 100
 
 
