@@ -120,6 +120,7 @@ class Deferred(Exchange):
 
     def abort(self) -> None:
         """Ends it as nobody reads it, and its user code: what it awaits is cancelled, and it comes to nothing."""
+        self._on_news = self._prepare = None
         if self._end(aborted=True):
             self._workers.drop(self._task)
             self._engine.abort(self._tickets)
@@ -156,15 +157,18 @@ class Deferred(Exchange):
             return True
 
     def _start(self) -> None:
-        if not self._move(State.WAITING, State.PREPARING):
+        prepare = self._prepare
+        if prepare is None or not self._move(State.WAITING, State.PREPARING):
+            self._prepare = None
             return
         set_current(self.request_id)
-        assert self._prepare is not None
         try:
-            prepared = self._prepare()
+            prepared = prepare()
         except NotReadyError as loading:
             if self._move(State.PREPARING, State.WAITING):
-                loading.ready.add_done_callback(lambda _: self._call_thread(self._start))
+                # A future keeps what it has called.
+                waiting = [partial(self._call_thread, self._start)]
+                loading.ready.add_done_callback(lambda _: waiting.pop()())
             return
         except Exception as error:
             log.exception("request %s could not be answered", self.request_id)

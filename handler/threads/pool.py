@@ -59,6 +59,12 @@ class Task:
     dropped: bool = False
     """Whether nobody waits for what comes of it: it has not taken too long, but it goes no further."""
 
+    def end(self) -> None:
+        """Forgets what it was for: who has asked for it has it, and of two that have each other only a search for
+        garbage makes an end.
+        """
+        self.work = self.fail = _nothing
+
 
 class Workers:
     """A bounded pool of daemon threads."""
@@ -95,8 +101,7 @@ class Workers:
             else:
                 self._add_thread()
             left = self._take_hopeless()
-        for one in left:
-            one.fail(self._no_thread_error())
+        self._refuse(left)
 
     def call(self, work: Callable[[], T]) -> Future[T]:
         """As `submit`, for those who want to know what came of it."""
@@ -206,8 +211,7 @@ class Workers:
     def _fail(self, task: Task, fail: Callable[[], None], left: list[Task]) -> None:
         # Where it was dropped its request has ended, but for one that was left to its thread.
         fail()
-        for other in left:
-            other.fail(self._no_thread_error())
+        self._refuse(left)
         if (awaited := task.awaited) is not None:
             # Lets the thread that waits for it go on.
             awaited.cancel()
@@ -228,8 +232,11 @@ class Workers:
             return
         raise Abandoned
 
-    def _no_thread_error(self) -> UserCodeError:
-        return UserCodeError(f"there is no thread for the request: {self._stuck} hang in user code")
+    def _refuse(self, tasks: list[Task]) -> None:
+        """Ends those for which there is no thread."""
+        for task in tasks:
+            task.fail(UserCodeError(f"there is no thread for the request: {self._stuck} hang in user code"))
+            task.end()
 
     @property
     def _max_threads(self) -> int:
@@ -263,8 +270,7 @@ class Workers:
                 pass
             except BaseException:
                 log.exception("request %s: work on a thread failed unexpectedly", current())
-            # Whoever has asked for it has it, and it has them: of these only a search for garbage makes an end.
-            task.work = task.fail = _nothing
+            task.end()
             # Nothing of this work is to be kept alive by a thread that waits.
             del task
             self._current.task = None

@@ -13,6 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from lmi.handler.exchange import Exchange
+from lmi.handler.server.connections.direct import Answer
+from lmi.handler.server.streams import Stream
+
 from ...kit.api.handler import AsyncBatcher, PlainBatch, RollingBatch, Service, started_service
 from ...kit.api.types import Delta, Finish, Request, Started
 from ...kit.hosts.local_server import Make
@@ -21,25 +25,29 @@ from ...kit.user_code.engine import TalkingEngine
 from ...kit.waiting import until
 
 REQUESTS = 5
-KEPT = ("Exchange", "Deferred", "Answer", "Stream", "StreamResponse", "_Sender")
-"""What there is of each request."""
+KEPT = (Exchange, Answer, Stream)
+"""What hosts have of each request."""
+LONG = 1 << 19
+"""Bytes of a body that is read on a thread."""
 
 
 def body(**more: object) -> bytes:
     return json.dumps({"inputs": "Hi", **more}).encode()
 
 
-def kept() -> list[str]:
-    """The names of what there is of requests."""
-    return [name for one in gc.get_objects() if (name := type(one).__name__) in KEPT]
+def kept() -> int:
+    """How much there is of requests."""
+    return sum(isinstance(one, KEPT) for one in gc.get_objects())
 
 
 @contextmanager
-def no_search() -> Iterator[None]:
+def no_search() -> Iterator[Callable[[], bool]]:
+    """Gives what tells whether no more is kept than before."""
     gc.collect()
     gc.disable()
+    before = kept()
     try:
-        yield
+        yield lambda: kept() <= before
     finally:
         gc.enable()
 
@@ -70,20 +78,20 @@ def dynamic(service: Service, request: Request) -> None:
 @each_row("host", [rolling, asynchronous, dynamic])
 def test_behind_djl(tmp_path: Path, host: Callable[[Service, Request], None], streamed: bool) -> None:
     stream = {"stream": True} if streamed and host is not dynamic else {}
-    with closing(started_service(TalkingEngine("Hi"), tmp_path)) as service, no_search():
+    with closing(started_service(TalkingEngine("Hi"), tmp_path)) as service, no_search() as freed:
         for _ in range(REQUESTS):
             host(service, Request(body(**stream)))
-        until(lambda: not kept())
+        until(freed)
 
 
 @pytest.mark.parametrize(
     ("head", "long"),
-    [("", 0), ("Expect: 100-continue\r\n", 0), ("", 1 << 19)],
+    [("", 0), ("Expect: 100-continue\r\n", 0), ("", LONG)],
     ids=["simplest form", "by ASGI", "large body"],
 )
 def test_on_the_local_server(running: Make, head: str, long: int) -> None:
     server = running()
-    with server.connect() as client, no_search():
+    with server.connect() as client, no_search() as freed:
         for streamed in (True, False) * REQUESTS:
             content = body(stream=streamed, ignored=" " * long)
             start = f"POST /invocations HTTP/1.1\r\nHost: test\r\n{head}Content-Length: {len(content)}\r\n\r\n"
@@ -93,21 +101,41 @@ def test_on_the_local_server(running: Make, head: str, long: int) -> None:
             server.engine.say(number, Started(1), Delta(0, "Hello"))
             server.engine.say(number, Delta(0, "!", finish=Finish("eos", generated_tokens=2)))
             read_answer(client, streamed=streamed)
-        until(lambda: not kept())
+        until(freed)
+
+
+@each_row("head", ["", "Expect: 100-continue\r\n"])
+@each_row("content", [b"no JSON", body(parameters={"temperature": -1}), body(ignored=" " * LONG)[:-1]])
+def test_of_a_request_that_is_refused(running: Make, head: str, content: bytes) -> None:
+    server = running()
+    with server.connect() as client, no_search() as freed:
+        for _ in range(REQUESTS):
+            start = f"POST /invocations HTTP/1.1\r\nHost: test\r\n{head}Content-Length: {len(content)}\r\n\r\n"
+            client.sendall(start.encode() + content)
+            data = b""
+            while b"HTTP/1.1 4" not in data or not data.endswith(b"}"):
+                part = client.recv(1 << 16)
+                assert part, data
+                data += part
+        until(freed)
 
 
 @each_row("streamed", [True, False])
-def test_of_a_client_that_has_gone(running: Make, streamed: bool) -> None:
+@each_row("long", [0, LONG])
+def test_of_a_client_that_has_gone(running: Make, streamed: bool, long: int) -> None:
     server = running()
-    with no_search():
+    with no_search() as freed:
         for _ in range(REQUESTS):
             with server.connect() as client:
-                server.engine.say(server.ask(client, json.loads(body(stream=streamed))), Started(1), Delta(0, "Hello"))
-        until(lambda: not kept())
+                asked = {"inputs": "Hi", "stream": streamed, "ignored": " " * long}
+                server.engine.say(server.ask(client, asked), Started(1), Delta(0, "Hello"))
+        until(freed)
 
 
 def read_answer(client: socket.socket, *, streamed: bool) -> None:
     data = b""
     while not data.endswith(b"0\r\n\r\n" if streamed else b"}"):
-        data += client.recv(1 << 16)
+        part = client.recv(1 << 16)
+        assert part, data
+        data += part
     assert b"200 OK" in data

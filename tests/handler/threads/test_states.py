@@ -6,12 +6,15 @@ Whatever happens, the request ends once, and nothing of it is left: no place in 
 from __future__ import annotations
 
 import asyncio
+import gc
+import logging
 import threading
 import time
 from collections.abc import Callable, Generator
 from concurrent.futures import Future
 from itertools import product
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -120,7 +123,9 @@ class Stage:
     def defer(self, prepare: Callable[[], Any]) -> None:
         service = self.service
         meter = service.metrics.open(Request(b""))
-        exchange = self.exchange = Deferred(
+        # As hosts have it: who is told of news has the exchange.
+        host = SimpleNamespace()
+        host.exchange = exchange = self.exchange = Deferred(
             prepare,
             lambda error: Response(error.message.encode(), error.status, failure=error),
             self.engine,
@@ -128,6 +133,7 @@ class Stage:
             self.workers,
             meter=meter,
             notify=lambda: None,
+            on_news=lambda _: void(host),
         )
         meter.admit()
         service.admission.admit(exchange)
@@ -335,13 +341,21 @@ def void(_: object) -> None:
 def test_whatever_happens_it_ends_once_and_nothing_is_left(state: str, monkeypatch: pytest.MonkeyPatch) -> None:
     # What looks for user code in installed packages takes most of a service's start.
     monkeypatch.setattr("lmi.handler.user_code.extensions.entry_points", list)
-    before = held()
-    for first, second in product(EVENTS, EVENTS):
-        stage = Stage()
-        try:
-            check(stage, state, first, second)
-        finally:
-            stage.close()
+    # What is logged keeps its exceptions, and they what they came from.
+    monkeypatch.setattr(logging.root.manager, "disable", logging.CRITICAL)
+    before, exchanges_before = held(), exchanges()
+    gc.disable()
+    try:
+        for first, second in product(EVENTS, EVENTS):
+            stage = Stage()
+            try:
+                check(stage, state, first, second)
+            finally:
+                stage.close()
+                del stage.exchange, stage.submit
+        assert exchanges() <= exchanges_before
+    finally:
+        gc.enable()
     deadline = time.monotonic() + TIMEOUT_S
     # Event loops that user code needed close on threads of their own.
     while any(now > then for now, then in zip(held(), before, strict=True)):
@@ -352,6 +366,11 @@ def test_whatever_happens_it_ends_once_and_nothing_is_left(state: str, monkeypat
 def held() -> tuple[int, int]:
     """Threads, and open files."""
     return threading.active_count(), len([*Path("/proc/self/fd").iterdir()])
+
+
+def exchanges() -> int:
+    """Those that there are, also if only a search for garbage would free them."""
+    return sum(isinstance(one, Exchange) for one in gc.get_objects())
 
 
 def check(stage: Stage, state: str, first: str, second: str) -> None:
