@@ -40,15 +40,7 @@ from .routing import ROUTE, routed, way_of
 from .table import DIALECTS, OF_FILES, fallback
 from .tracing import with_trace
 
-__all__ = [
-    "Hooks",
-    "detect",
-    "documents_by_body",
-    "explicit_dialect",
-    "read_body",
-    "receive",
-    "refusal",
-]
+__all__ = ["Hooks", "detect", "documents_by_body", "explicit_dialect", "read_body", "receive", "refusal"]
 
 log = logging.getLogger(__name__)
 

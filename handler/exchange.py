@@ -75,9 +75,7 @@ class Exchange:
         request_id: str = "",
         on_news: Callable[[Exchange], None] | None = None,
     ) -> None:
-        """`call`: of one that is prepared, and yet to be submitted. `on_news` is told of news; `notify` wakes the hosts
-        where no step of the engine does.
-        """
+        """`call`: of one that is prepared, to be submitted. `notify` wakes hosts where no step of the engine does."""
         self.call = NOT_PREPARED if call is None else call
         """Final before the first record is there."""
         self.request_id = request_id
@@ -187,8 +185,8 @@ class Exchange:
 
     def _end_locked(self, records: Sequence[bytes], *, aborted: bool = False) -> None:
         """The same within the lock. A host that sees `records` before the end takes them for an answer that goes on."""
+        # Before anybody can have the last record.
         try:
-            # Before anybody can have the last record.
             self._meter.end(self, aborted=aborted)
         except Exception:
             log.exception("request %s could not be counted", self.request_id)
@@ -217,7 +215,7 @@ class Exchange:
         if (on_news := self._on_news) is None:
             return
         if self.finished:
-            # What is told has the exchange: of two that have each other only a search for garbage makes an end.
+            # Who is told has the exchange: of two that have each other only a search for garbage makes an end.
             self._on_news = None
         try:
             on_news(self)
@@ -269,9 +267,7 @@ class Exchange:
         limit = self._admission.max_answer_bytes
         copies = self.call.generations[prompt].sampling.n if isinstance(event, Started) else 1
         self._size += size_of(event, copies)
-        made: list[bytes] = []
-        size = self._size
-        if size <= limit:
+        if (size := self._size) <= limit:
             made = reply.feed(event, prompt)
             if reply.failure is not None or (size := sum(map(len, made))) <= limit:
                 return made

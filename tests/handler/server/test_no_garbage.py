@@ -13,11 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from lmi.handler.exchange import Exchange
-from lmi.handler.server.connections.direct import Answer
-from lmi.handler.server.streams import Stream
-
-from ...kit.api.handler import AsyncBatcher, PlainBatch, RollingBatch, Service, started_service
+from ...kit.api.handler import AsyncBatcher, Exchange, PlainBatch, RollingBatch, Service, started_service
 from ...kit.api.types import Delta, Finish, Request, Started
 from ...kit.hosts.local_server import Make
 from ...kit.rows import each_row
@@ -25,8 +21,6 @@ from ...kit.user_code.engine import TalkingEngine
 from ...kit.waiting import until
 
 REQUESTS = 5
-KEPT = (Exchange, Answer, Stream)
-"""What hosts have of each request."""
 LONG = 1 << 19
 """Bytes of a body that is read on a thread."""
 
@@ -36,8 +30,8 @@ def body(**more: object) -> bytes:
 
 
 def kept() -> int:
-    """How much there is of requests."""
-    return sum(isinstance(one, KEPT) for one in gc.get_objects())
+    """Exchanges that there are."""
+    return sum(isinstance(one, Exchange) for one in gc.get_objects())
 
 
 @contextmanager
