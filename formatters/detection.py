@@ -283,7 +283,7 @@ def _refused(
     dialect: Dialect, error: LmiError, payload: Payload | None, request: Request, settings: Settings
 ) -> Response:
     """The answer in the dialect's form; where that itself is at fault, in none."""
-    # They have the frames that are to have the answer, and what the client has sent.
+    # Tracebacks refer to frames, and these to the answer and to the request's body: a cycle.
     error.__traceback__ = error.__context__ = error.__cause__ = None
     try:
         answer = dialect.refuse(error, payload, request, settings)

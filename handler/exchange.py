@@ -75,7 +75,7 @@ class Exchange:
         request_id: str = "",
         on_news: Callable[[Exchange], None] | None = None,
     ) -> None:
-        """`call`: of one that is prepared, to be submitted. `notify` wakes hosts where no step of the engine does."""
+        """`call`: one that is prepared. `on_news` is told of news; `notify` wakes hosts where no engine step does."""
         self.call = NOT_PREPARED if call is None else call
         """Final before the first record is there."""
         self.request_id = request_id
@@ -215,7 +215,7 @@ class Exchange:
         if (on_news := self._on_news) is None:
             return
         if self.finished:
-            # Who is told has the exchange: of two that have each other only a search for garbage makes an end.
+            # Whoever is told refers to the exchange: a cycle, which only a search for garbage would free.
             self._on_news = None
         try:
             on_news(self)

@@ -166,7 +166,7 @@ class Deferred(Exchange):
             prepared = prepare()
         except NotReadyError as loading:
             if self._move(State.PREPARING, State.WAITING):
-                # A future keeps what it has called.
+                # A future keeps its callbacks after it has called them.
                 waiting = [partial(self._call_thread, self._start)]
                 loading.ready.add_done_callback(lambda _: waiting.pop()())
             return

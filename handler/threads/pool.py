@@ -60,9 +60,7 @@ class Task:
     """Whether nobody waits for what comes of it: it has not taken too long, but it goes no further."""
 
     def end(self) -> None:
-        """Forgets what it was for: who has asked for it has it, and of two that have each other only a search for
-        garbage makes an end.
-        """
+        """Forgets what it was for: whoever asked for it refers to it, a cycle that only a search for garbage frees."""
         self.work = self.fail = _nothing
 
 
