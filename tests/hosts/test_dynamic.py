@@ -62,7 +62,7 @@ def lines_of(answer: httpx.Response) -> list[list[str]]:
 
 def batches(host: Host) -> list[list[str]]:
     """The ids of the requests that DJL handed over together, as the worker's log tells them."""
-    found = re.findall(r"batch of (\d+): (.+)", host.log_text())
+    found = re.findall(r"batch of (\d+): (.+)\n", host.log_text())
     told = [ids.split() for _, ids in found]
     assert [len(ids) for ids in told] == [int(size) for size, _ in found]
     return told

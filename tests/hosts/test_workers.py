@@ -105,10 +105,14 @@ async def test_both_serve_from_one_queue_and_are_told_apart(place: Place) -> Non
             return place.answered().keys() == both
 
         await eventually(both_told)
+
+    async def both_measured() -> bool:
+        found = re.findall(r"model_metric - LmiInFlight\.Count:[\d.]+\|#(\w+):(\d+)", place.host.log_text())
+        return set(found) == {("Worker", "0"), ("Worker", "1")}
+
     # DJL Serving itself has its metrics at /server/metrics.
     if not other.COMMAND:
-        found = re.findall(r"model_metric - LmiInFlight\.Count:[\d.]+\|#(\w+):(\d+)", place.host.log_text())
-        assert set(found) == {("Worker", "0"), ("Worker", "1")}
+        await eventually(both_measured)
 
 
 def sockets(processes: list[psutil.Process]) -> set[object]:
