@@ -70,8 +70,9 @@ class Detokenizer:
 
     def text_of(self, ids: list[int]) -> str:
         """Adds tokens and takes their text, where all earlier text has been taken."""
-        self.count += len(ids)
-        return self._decode(ids)
+        count = len(ids)
+        self.count += count
+        return self._decode(ids[0] if count == 1 else ids)
 
     def keep(self) -> None:
         """Tokens are kept from now on."""

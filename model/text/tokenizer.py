@@ -121,6 +121,8 @@ class _TokenBytes(dict[int, bytes]):
         self._errors = "replace" if decoders == BYTE_LEVEL else "lmi.each_byte"
         self._strips = decoders == STRIPPED
         self._skipped = skipped
+        self._texts: dict[int, str] = {}
+        """Of tokens that are whole characters by themselves: a decoder takes ten times as long to say so."""
 
     @classmethod
     def of(cls, core: Any, skipped: frozenset[int]) -> _TokenBytes | None:
@@ -140,11 +142,25 @@ class _TokenBytes(dict[int, bytes]):
 
     def stream(self, window: list[int]) -> Decode:
         """A decoder for what follows these tokens."""
-        read, known = codecs.getincrementaldecoder("utf-8")(self._errors).decode, self.__getitem__
+        decoder, known, texts = codecs.getincrementaldecoder("utf-8")(self._errors), self.__getitem__, self._texts
+        read, state = decoder.decode, decoder.getstate
         begun = bool(read(b"".join(map(known, window))))
+        # Whether the decoder has the beginning of a character.
+        waits = bool(state()[0])
 
         def decode(ids: int | list[int]) -> str:
-            return read(known(ids) if isinstance(ids, int) else b"".join(map(known, ids)))
+            nonlocal waits
+            if not isinstance(ids, int):
+                text = read(b"".join(map(known, ids)))
+                waits = bool(state()[0])
+                return text
+            if not waits and (text := texts.get(ids)) is not None:
+                return text
+            text = read(known(ids))
+            waited, waits = waits, bool(state()[0])
+            if not (waited or waits):
+                texts[ids] = text
+            return text
 
         def decode_first(ids: int | list[int]) -> str:
             nonlocal begun

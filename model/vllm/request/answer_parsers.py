@@ -129,7 +129,6 @@ class AnswerParsers:
         if tool_parser is None and reasoner is None and forced is None:
             return None
         arguments = request.chat_template_kwargs or {}
-        prompt = self._reasoning(prompt_ids, arguments)
         by_marks = not COHERE.isdisjoint((tool_parser, reasoner))
         form = None if conversation.tool_choice == "none" else self._held(tool_parser)
 
@@ -140,7 +139,9 @@ class AnswerParsers:
             made = self._new(tool_parser if calls else None, thinks, request.tools, arguments)
             if hasattr(made, "set_prompt_token_ids"):  # vLLM 0.32
                 made.set_prompt_token_ids(prompt_ids)
-            return begun(made, thinks=prompt.open) if by_marks and made is not None else made
+            if by_marks and made is not None:
+                return begun(made, thinks=self._reasoning(prompt_ids, arguments).open)
+            return made
 
         one_call = not conversation.parallel_tool_calls
         if reasoner is None and forced is not None:
@@ -151,7 +152,7 @@ class AnswerParsers:
         return Splitter(
             make,
             request,
-            prompt,
+            self._reasoning(prompt_ids, arguments),
             forced=forced,
             marks=MARKED.get(reasoner or ""),
             form=form,
