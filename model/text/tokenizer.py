@@ -154,8 +154,8 @@ class _TokenBytes(dict[int, bytes]):
                 text = read(b"".join(map(known, ids)))
                 waits = bool(state()[0])
                 return text
-            if not waits and (text := texts.get(ids)) is not None:
-                return text
+            if not waits and (whole := texts.get(ids)) is not None:
+                return whole
             text = read(known(ids))
             waited, waits = waits, bool(state()[0])
             if not (waited or waits):

@@ -119,7 +119,7 @@ CLASSES = (
     "argparse:Action", "argparse:ArgumentParser", "asyncio:AbstractEventLoop", "asyncio:Queue", "asyncio:Task",
     "builtins:BaseException", "builtins:OSError", "builtins:SyntaxError", "builtins:UnicodeError", "builtins:bytes",
     "builtins:dict", "builtins:frozenset", "builtins:function", "builtins:int", "builtins:list", "builtins:property",
-    "builtins:set", "builtins:str", "builtins:tuple", "builtins:type", "collections:deque",
+    "builtins:set", "builtins:str", "builtins:tuple", "builtins:type", "codecs:IncrementalDecoder", "collections:deque",
     "cohere_melody:FilterAggregatedResult", "cohere_melody:PyFilter", "importlib.machinery:ModuleSpec",
     "importlib.machinery:SourceFileLoader", "inspect:Parameter", "inspect:Signature", "itertools:chain",
     "llguidance:LLMatcher", "logging:LogRecord", "logging:Logger", "multiprocessing:Process", "numpy:ndarray",
