@@ -127,7 +127,12 @@ async def test_what_runs_goes_on_to_its_end(start: Start) -> None:
         streaming = asyncio.create_task(http.stream(body, streamed))
         await begun([streamed])
         whole = asyncio.create_task(http.post({"inputs": LONG.prompt, "parameters": {"max_new_tokens": 400}}))
-        await asyncio.sleep(0.05)
+
+        async def both_run() -> bool:
+            async with httpx.AsyncClient() as other:
+                return "lmi_requests_in_flight 2" in (await other.get(f"{server.url}/metrics")).text
+
+        await eventually(both_run)
         server.process.terminate()
 
         async def refused() -> bool:
