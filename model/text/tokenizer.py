@@ -122,7 +122,7 @@ class _TokenBytes(dict[int, bytes]):
         self._strips = decoders == STRIPPED
         self._skipped = skipped
         self._texts: dict[int, str] = {}
-        """Of tokens that are whole characters by themselves: a decoder takes ten times as long to say so."""
+        """Of tokens that are whole characters by themselves, so that no decoder is asked each time."""
 
     @classmethod
     def of(cls, core: Any, skipped: frozenset[int]) -> _TokenBytes | None:
