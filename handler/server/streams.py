@@ -27,6 +27,7 @@ from ..exchange import Exchange
 from ..headers import headers_of
 from ..service import Service
 from .connections.connection import connection_of, in_chunks
+from .connections.direct import take_ready
 
 if TYPE_CHECKING:
     from typing_extensions import Self  # in typing from Python 3.11
@@ -131,7 +132,7 @@ class Stream:
         records = exchange.records
         finished = exchange.finished
         while records and not connection.full:
-            connection.write_chunk(exchange.take_all() if self._merge else records.popleft())
+            connection.write_chunks(take_ready(exchange, merge=self._merge))
         return not finished and not records
 
     async def records(self, *, merge: bool = False) -> AsyncIterator[bytes]:

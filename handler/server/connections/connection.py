@@ -22,7 +22,7 @@ from uvicorn import Config
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
-from .direct import BODILESS, Answer, Direct, head_of
+from .direct import BODILESS, Answer, Direct, as_chunk, head_of
 from .waiting import Waiting, arrived
 
 __all__ = ["HEAD_S", "KEY", "Connection", "connection_of", "in_chunks"]
@@ -184,7 +184,7 @@ class Connection(H11Protocol):
 
     def write(self, data: bytes) -> None:
         """Writes what is framed already; a connection that is lost takes and drops it."""
-        if not self.transport.is_closing():
+        if data and not self.transport.is_closing():
             self.transport.write(data)
 
     def _feed(self, data: bytes) -> None:
@@ -236,14 +236,12 @@ class Connection(H11Protocol):
         """Waits until it is not `full`, or is lost."""
         await self.flow.drain()
 
-    def write_chunk(self, data: bytes) -> None:
-        """Writes a chunk (RFC 9112, 7.1) of the response that has begun; a connection that is lost takes and drops it.
+    def write_chunks(self, records: Iterable[bytes]) -> None:
+        """Writes each as a chunk of the response that has begun, all at once; a lost connection takes and drops them.
 
-        The response must come in chunks: what h11 adds to data is nothing else then. Empty data is left out, since an
-        empty chunk ends the response.
+        The response must come in chunks: what h11 adds to data is nothing else then.
         """
-        if data and not self.transport.is_closing():
-            self.transport.write(b"%x\r\n%b\r\n" % (len(data), data))
+        self.write(b"".join(map(as_chunk, records)))
 
     def timeout_keep_alive_handler(self) -> None:
         """Closes a connection that has been idle for its time, unless a request has begun to arrive.

@@ -23,12 +23,15 @@ from uvicorn.server import ServerState
 from ...exchange import Exchange
 from ...headers import REQUEST_ID_HEADER, headers_of
 
-__all__ = ["BODILESS", "Answer", "Direct", "Head", "Wire", "head_of"]
+__all__ = ["BODILESS", "Answer", "Direct", "Head", "Wire", "as_chunk", "head_of", "take_ready"]
 
 log = logging.getLogger(__name__)
 
 LONGEST = 64 << 10
 """Bytes of the longest head, and of the longest body, that are taken."""
+
+TOGETHER = 16 << 10
+"""Bytes of records after which a write gets no more of them."""
 
 TOKEN = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
 HEAD = re.compile(
@@ -84,6 +87,24 @@ DIGITS = 9
 """Of a body's length."""
 
 
+def as_chunk(data: bytes) -> bytes:
+    """A chunk (RFC 9112, 7.1). Empty data is none, since an empty chunk ends the response."""
+    return b"%x\r\n%b\r\n" % (len(data), data) if data else b""
+
+
+def take_ready(exchange: Exchange, *, merge: bool) -> list[bytes]:
+    """Takes the records that are to be written together: not all of those that a client may never read."""
+    if merge:
+        return [exchange.take_all()] if exchange.records else []
+    taken: list[bytes] = []
+    size = 0
+    while exchange.records and size < TOGETHER:
+        record = exchange.records.popleft()
+        size += len(record)
+        taken.append(record)
+    return taken
+
+
 class Wire(Protocol):
     """The connection of an answer."""
 
@@ -101,9 +122,6 @@ class Wire(Protocol):
 
     def write(self, data: bytes) -> None:
         """Writes what is framed already."""
-
-    def write_chunk(self, data: bytes) -> None:
-        """Writes a chunk."""
 
     def answered(self) -> None:
         """All is written."""
@@ -178,6 +196,23 @@ class Answer:
             self.exchange.abort()
 
     def _write(self) -> None:
+        """What is ready together at once: each write is a call of the kernel's."""
+        connection, records = self._connection, self.exchange.records
+        more = True
+        while more:
+            pieces: list[bytes] = []
+            try:
+                self._take(pieces)
+            finally:
+                if pieces:
+                    connection.write(b"".join(pieces))
+            if self._ended:
+                connection.answered()
+                return
+            more = bool(pieces and records) and not connection.full
+
+    def _take(self, pieces: list[bytes]) -> None:
+        """Adds what is ready, and has ended with the last of it."""
         exchange, connection = self.exchange, self._connection
         finished = exchange.finished
         records = exchange.records
@@ -189,28 +224,33 @@ class Answer:
             if not exchange.call.streamed or (reply.status != 200 and finished and len(records) <= 1):
                 body = exchange.take_all()
                 headers.pop("content-length", None)
-                self._finish(self._head(headers, b"content-length: %d\r\n" % len(body)) + body)
+                pieces += (self._head(headers, b"content-length: %d\r\n" % len(body)), body)
+                self._written = True
+                self._end()
                 return
             self._written = True
             if reply.status in BODILESS or "content-length" in headers:
                 # A formatter of the user's says so.
                 self._left = int(headers.get("content-length", 0))
-                connection.write(self._head(headers, b""))
+                pieces.append(self._head(headers, b""))
             else:
-                connection.write(self._head(headers, b"transfer-encoding: chunked\r\n"))
-        while records and not connection.full:
-            record = exchange.take_all() if self._merge else records.popleft()
-            if self._left is None:
-                connection.write_chunk(record)
-            elif len(record) > self._left:
-                raise ValueError(f"{len(record)} bytes, expected {self._left} (content-length)")
-            else:
-                self._left -= len(record)
-                connection.write(record)
+                pieces.append(self._head(headers, b"transfer-encoding: chunked\r\n"))
+        if not connection.full:
+            for record in take_ready(exchange, merge=self._merge):
+                if self._left is None:
+                    pieces.append(as_chunk(record))
+                elif len(record) > self._left:
+                    raise ValueError(f"{len(record)} bytes, expected {self._left} (content-length)")
+                else:
+                    self._left -= len(record)
+                    pieces.append(record)
         if finished and not records:
             if self._left:
                 raise ValueError(f"the end, expected {self._left} bytes more (content-length)")
-            self._finish(b"0\r\n\r\n" if self._left is None else b"")
+            if self._left is None:
+                pieces.append(b"0\r\n\r\n")
+            # Before it goes: who has the response finds it counted.
+            self._end()
 
     def _head(self, headers: Mapping[str, str], framing: bytes) -> bytes:
         """The response's head; `headers` have lower-case names."""
@@ -226,13 +266,6 @@ class Answer:
         return b"HTTP/1.1 %d %b\r\n%b%b\r\n" % (
             reply.status, STATUS_PHRASES[reply.status], b"".join(lines), framing,
         )  # fmt: skip
-
-    def _finish(self, last: bytes) -> None:
-        # Before it goes: who has the response finds it counted.
-        self._written = True
-        self._end()
-        self._connection.write(last)
-        self._connection.answered()
 
     def _end(self) -> None:
         self._ended = True

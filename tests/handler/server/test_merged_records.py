@@ -11,7 +11,7 @@ import inspect
 import json
 import re
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from types import FrameType
 from typing import Any, Literal
 
@@ -129,12 +129,15 @@ class ByConnection(asyncio.Transport):
         self._protocol.pause_writing()
 
     def write(self, data: Any) -> None:
-        if data and data.startswith(b"HTTP/1.1 200 "):
-            assert b"\r\ntransfer-encoding: chunked\r\n" in data.lower()
-        elif data:
+        """Of whole chunks, the first of them with the head."""
+        if data.startswith(b"HTTP/1.1 200 "):
+            head, _, data = data.partition(b"\r\n\r\n")
+            assert head.lower().count(b"\r\ntransfer-encoding: chunked") == 1
+        while data:
             size, _, rest = data.partition(b"\r\n")
-            body = rest[: int(size, 16)]
-            assert rest == body + b"\r\n"
+            body, data = rest[: int(size, 16)], rest[int(size, 16) :]
+            assert data.startswith(b"\r\n")
+            data = data[2:]
             if body:
                 self.bodies.append(body)
             else:
@@ -258,8 +261,8 @@ class Chunks:
 
     async def drained(self) -> None: ...
 
-    def write_chunk(self, data: bytes) -> None:
-        self.sent.append(data)
+    def write_chunks(self, records: Sequence[bytes]) -> None:
+        self.sent += records
 
 
 @WAYS
@@ -304,11 +307,11 @@ def test_a_chunk_that_cannot_be_written_ends_its_own_request_alone() -> None:
     class Broken(Chunks):
         failed = False
 
-        def write_chunk(self, data: bytes) -> None:
+        def write_chunks(self, records: Sequence[bytes]) -> None:
             if self.sent and not self.failed:
                 self.failed = True
                 raise OSError("broken")
-            super().write_chunk(data)
+            super().write_chunks(records)
 
     async def run() -> None:
         streams = AsyncService(service)

@@ -173,7 +173,7 @@ def test_nothing_to_write_is_not_the_end(running: Make) -> None:
         data = sock.recv(1 << 16)
         (connection,) = server.uvicorn.server_state.connections
         written: Any = connection
-        written.write_chunk(b"")
+        written.write_chunks([b""])
         server.engine.say(ticket, Delta(0, "", finish=Finish("eos", generated_tokens=1)))
         while not data.endswith(b"\r\n0\r\n\r\n"):
             data += sock.recv(1 << 16)

@@ -14,6 +14,7 @@ import pytest
 from lmi.handler.server.connections.direct import LONGEST, head_of
 
 from ....kit.api.errors import GenerationError
+from ....kit.api.handler import connection
 from ....kit.api.types import Delta, Failed, Finish, Started, Token
 from ....kit.hosts.local_server import Make, Running, answer
 from ....kit.rows import each_row
@@ -145,6 +146,27 @@ def test_answers_are_those_of_the_other_way(running: Make, said: str) -> None:
             there = told(server, sock, path, body, SAID[said], "TE: trailers")
             assert here == there, kind
     assert server.service.metrics.in_flight == 0
+
+
+@pytest.mark.parametrize("kind", ["chat", "chat stream", "lmi stream", "messages stream", "a refused stream"])
+def test_what_is_ready_at_once_is_written_at_once(
+    running: Make, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """Head, records and the end of the body: each write of its own takes the kernel as long as a token takes us."""
+    written: list[bytes] = []
+    write = connection.Connection.write
+
+    def counted(to: connection.Connection, data: bytes) -> None:
+        written.append(data)
+        write(to, data)
+
+    monkeypatch.setattr(connection.Connection, "write", counted)
+    server = running()
+    path, body = ASKED[kind]
+    with server.connect() as sock:
+        told(server, sock, path, body, SAID["two tokens"])
+    (whole,) = written
+    assert whole.startswith(b"HTTP/1.1 ")
 
 
 def test_nothing_of_asgi_runs(running: Make) -> None:
