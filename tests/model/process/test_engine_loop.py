@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from typing import Any
 
@@ -108,16 +107,11 @@ class Ends:
 
 
 @pytest.fixture
-def ends(monkeypatch: pytest.MonkeyPatch) -> Iterator[Ends]:
-    monkeypatch.setattr("lmi.model.process.engine_loop.end_with_host", lambda: None)
+def ends() -> Iterator[Ends]:
     ends = Ends()
     yield ends
     ends.engine.close()
     ends.host.close()
-    for thread in threading.enumerate():
-        # What it does last is not to happen without the stand-in.
-        if thread.name == "lmi-intake":
-            thread.join(10)
 
 
 async def until(condition: Callable[[], object]) -> None:
