@@ -149,9 +149,7 @@ def test_answers_are_those_of_the_other_way(running: Make, said: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["chat", "chat stream", "lmi stream", "messages stream", "a refused stream"])
-def test_what_is_ready_at_once_is_written_at_once(
-    running: Make, monkeypatch: pytest.MonkeyPatch, kind: str
-) -> None:
+def test_what_is_ready_at_once_is_written_at_once(running: Make, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     """Head, records and the end of the body: each write of its own takes the kernel as long as a token takes us."""
     written: list[bytes] = []
     write = connection.Connection.write
