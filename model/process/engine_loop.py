@@ -1,11 +1,9 @@
 """What runs in the engine's process: one event loop, which hands requests to the engine and its events to the host.
 
-    messages from the host --> prepare.py, with threads for what takes long --> Prepared --> add    (AsyncBackend)
-                               Abort --> abort;                             receive --> one Step message
+    intake thread    messages from the host --> prepare.py's threads --> Prepared
+    event loop       Prepared --> add;   Abort --> abort;   receive --> one Step message      (AsyncBackend)
 
-Nothing on the loop waits for the engine's steps, nor for the host, nor for a prompt that takes long. Short prompts are
-prepared on it: with a thread for them each took two wake-ups and twice the interpreter's lock (docs/performance.md,
-Tried).
+Nothing on the loop waits for the engine's steps, nor for the host, nor for a prompt that takes long.
 """
 
 from __future__ import annotations
@@ -14,8 +12,6 @@ import asyncio
 import contextlib
 import logging
 import threading
-import time
-from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, cast
@@ -29,6 +25,7 @@ from ..events import Delta, EngineEvent, Failed, Finish, Rendered, Started
 from ..log import RequestIds
 from ..options.media_rules import MediaRules
 from .channel import Channel
+from .ending.exit import end_with_host
 from .messages import (
     ENCODE_ERRORS,
     Abort,
@@ -59,9 +56,6 @@ BEAT_S = 1.0
 IDLE_BEAT_S = 30.0
 """The same, at most, for one that has nothing to do: requests may still be in preparation."""
 
-SLICE_S = 0.002
-"""For which requests are taken before what the engine has brought is looked at: sixteen or so."""
-
 
 class EngineLoop:
     """Drives one backend for the host at the other end of `channel`."""
@@ -81,9 +75,6 @@ class EngineLoop:
         self._gather: Callable[[float], None] | None = getattr(backend, "gather", None)
         self._backend = cast(AsyncBackend, backend) if stepped is None else Stepper(stepped, self._tell_refused)
         self._loop = asyncio.get_running_loop()
-        self._thread = threading.get_ident()
-        self._incoming: deque[ToEngine | BadMessage] = deque()
-        """What has come from the host and has not been taken yet."""
         self._idle_beat = min(IDLE_BEAT_S, stall_timeout / 4) or IDLE_BEAT_S
         self._preparer = RequestPreparer(self._backend, rules, stall_timeout, self._ready, self._tell, self._refuse)
         self._held: dict[int, Any] = {}
@@ -107,13 +98,10 @@ class EngineLoop:
 
     async def run(self) -> None:
         """Serves until the host is gone; raises what the backend raises when it has failed."""
+        threading.Thread(target=self._take_all_in, name="lmi-intake", daemon=True).start()
         works = (self._read(), self._beat(), self._host_gone.wait(), self._intake_failed)
         tasks = [asyncio.ensure_future(work) for work in works]
-        descriptor = self._channel.fileno()
-        self._loop.add_reader(descriptor, self._receive)
-        self._receive()
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        self._loop.remove_reader(descriptor)
         for task in tasks:
             task.cancel()
         for task in done:
@@ -232,99 +220,71 @@ class EngineLoop:
     def _tell_outcome(self, key: str, error: LmiError | None) -> None:
         self._post(AdapterOutcome(key, None if error is None else ErrorMessage.of(error)))
 
-    # What the host sends, on the event loop.
+    # On other threads.
 
-    def _receive(self) -> None:
-        """Takes what has come."""
-        waits = bool(self._incoming)
+    def _take_all_in(self) -> None:
+        """The intake thread. Where it fails, nothing that the host sends would be read any more: so the loop ends."""
         try:
-            self._incoming.extend(self._channel.receive_ready())
-        except EOFError:
-            self._host_gone.set()
-        if not waits:
-            self._take_some()
+            self._take_in()
+        except BaseException as error:  # noqa: BLE001 - raised by `run`
+            self._call(self._intake_failed.set_exception, error)
 
-    def _take_some(self) -> None:
-        """Takes messages for a while; what the engine brings meanwhile comes before the others."""
-        until = time.monotonic() + SLICE_S
-        try:
-            while self._incoming and time.monotonic() < until:
-                self._take(self._incoming.popleft())
-        except BaseException as error:  # noqa: BLE001 - raised by `run`: nothing of the host's would be taken any more
-            if not self._intake_failed.done():
-                self._intake_failed.set_exception(error)
-            return
-        if self._incoming:
-            self._loop.call_soon(self._take_some)
-
-    def _take(self, message: ToEngine | BadMessage) -> None:
+    def _take_in(self) -> None:
         """A request that fails here fails alone."""
-        if isinstance(message, Add):
-            self._request_ids.add(message.number, message.generation.request_id)
-            if self._residents is not None and (key := message.generation.adapter) is not None:
-                self._residents.enter(message.number, key)
-            self._preparer.take(message.number, message.generation)
-        elif isinstance(message, Release):
-            self._release(message.numbers)
-        elif isinstance(message, Gather):
-            if self._gather is not None:
-                self._gather(message.seconds)
-        elif isinstance(message, SetAdapter):
-            if self._residents is not None:
-                self._residents.set(message.adapter)
-        elif isinstance(message, RemoveAdapter):
-            if self._residents is not None:
-                self._residents.remove(message.key)
-        elif isinstance(message, Scrape):
-            self._loop.run_in_executor(None, self._scrape, message.content_type)
-        elif isinstance(message, BadMessage):
-            if message.number is None:
-                log.error("a message of the host's cannot be decoded: %s", message.error)
-            else:
-                self._request_ids.add(message.number, message.request_id)
-                self._tell_refused(message.number, message.error)
-        elif isinstance(message, Abort):
-            self._preparer.drop(message.numbers)
-            self._abort(message.numbers)
+        while (message := self._channel.receive()) is not None:
+            if isinstance(message, Add):
+                self._request_ids.add(message.number, message.generation.request_id)
+                if self._residents is not None and (key := message.generation.adapter) is not None:
+                    self._call(self._residents.enter, message.number, key)
+                self._preparer.take(message.number, message.generation)
+            elif isinstance(message, Release):
+                self._call(self._release, message.numbers)
+            elif isinstance(message, Gather):
+                if self._gather is not None:
+                    self._call(self._gather, message.seconds)
+            elif isinstance(message, SetAdapter):
+                if self._residents is not None:
+                    self._call(self._residents.set, message.adapter)
+            elif isinstance(message, RemoveAdapter):
+                if self._residents is not None:
+                    self._call(self._residents.remove, message.key)
+            elif isinstance(message, Scrape):
+                self._call(self._post, Scraped(message.content_type, self._scrape(message.content_type)))
+            elif isinstance(message, BadMessage):
+                if message.number is None:
+                    log.error("a message of the host's cannot be decoded: %s", message.error)
+                else:
+                    self._request_ids.add(message.number, message.request_id)
+                    self._refuse(message.number, message.error)
+            elif isinstance(message, Abort):
+                # Behind all that was ready before, which may be what it ends; nothing of it becomes ready after.
+                self._preparer.drop(message.numbers)
+                self._call(self._abort, message.numbers)
+        self._call(self._host_gone.set)
+        end_with_host()
 
-    # On any thread.
-
-    def _scrape(self, content_type: str) -> None:
-        """Tells the backend's metrics: some milliseconds that no step is to wait for."""
-        metrics = b""
+    def _scrape(self, content_type: str) -> bytes:
+        """The backend's metrics: some milliseconds that no step is to wait for."""
         try:
-            if self._metrics is not None:
-                metrics = self._metrics(content_type)
+            return self._metrics(content_type) if self._metrics is not None else b""
         except Exception:
             log.exception("the engine's metrics cannot be told")
-        self._call(self._post, Scraped(content_type, metrics))
+            return b""
 
     def _ready(self, number: int, prepared: Any, prompt: str | None = None) -> None:
         """Takes what is prepared; where its prompt's text is wanted, it is held back."""
         if prompt is None:
-            self._call_prepared(self._begin, number, prepared)
+            self._call(self._begin, number, prepared)
         else:
-            self._call_prepared(self._hold, number, prepared, prompt)
+            self._call(self._hold, number, prepared, prompt)
 
     def _tell(self, number: int, started: Started) -> None:
-        self._call_prepared(self._tell_tokens, number, started)
+        self._call(self._tell_tokens, number, started)
 
     def _refuse(self, number: int, error: BaseException) -> None:
         self._call(self._tell_refused, number, error)
 
-    def _call_prepared(self, function: Callable[..., None], number: int, *arguments: Any) -> None:
-        def call() -> None:
-            # What was aborted since is never started: it would run on for nobody.
-            if self._preparer.hand_over(number):
-                function(number, *arguments)
-
-        self._call(call)
-
     def _call(self, function: Callable[..., None], *arguments: Any) -> None:
-        """Calls it on the event loop: at once, if that is where this is called."""
-        if threading.get_ident() == self._thread:
-            function(*arguments)
-            return
         # Where the loop is closed already, the process is about to end.
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(function, *arguments)

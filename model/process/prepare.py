@@ -19,6 +19,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -83,8 +84,7 @@ class _Pending:
 
 
 class RequestPreparer:
-    """Prepares generations; calls `ready` or `refuse` for each, by number, on any thread. Whoever is called asks
-    `hand_over` on the thread of `drop` whether it is still wanted.
+    """Prepares generations; calls `ready` or `refuse` for each, by number, on any thread.
 
     `ready` gets what was prepared, and of a generation that is to be held back its prompt's text; `tell` the tokens of
     one that wants nothing else. `stall_timeout` is Settings.engine_stall_timeout, in seconds; 0: none.
@@ -146,15 +146,12 @@ class RequestPreparer:
         since = min(self._begun.copy().values(), default=None)
         return since is None or not self._stall_timeout or time.monotonic() - since < self._stall_timeout
 
-    def hand_over(self, number: int) -> bool:
-        """Forgets a generation that is prepared; whether it is still wanted."""
-        return self._pending.pop(number, None) is not None
-
     def drop(self, numbers: Iterable[int]) -> None:
-        """Forgets generations that have not been handed over: they are not refused any more."""
-        for number in numbers:
-            if (pending := self._pending.pop(number, None)) is not None:
-                pending.ended.set()
+        """Forgets generations that are not prepared yet; `ready` is not called for them any more."""
+        with self._lock:
+            for number in numbers:
+                if (pending := self._pending.pop(number, None)) is not None:
+                    pending.ended.set()
 
     def _is_short(self, generation: Generation) -> bool:
         """Whether it is prepared in well under a millisecond: a short prompt, and no new schema or template of the
@@ -222,9 +219,10 @@ class RequestPreparer:
         try:
             step(pending, *arguments)
         except BaseException as error:  # noqa: BLE001 - as in `take`
-            self._pending.pop(pending.number, None)
-            if not pending.ended.is_set():
+            with self._lock:
+                pending_still = self._pending.pop(pending.number, None) is not None
                 pending.ended.set()
+            if pending_still:
                 self._refuse(pending.number, error)
 
     def _fetch(self, pending: _Pending, index: int) -> None:
@@ -259,15 +257,17 @@ class RequestPreparer:
 
     def _finish(self, pending: _Pending, media: Sequence[MediaFile]) -> None:
         number, generation = pending.number, pending.generation
+        hand_over: Callable[[], None]
         if generation.tokenize:
-            started = tokenized(self._backend, generation, media)
-            if number in self._pending:
-                self._tell(number, started)
-            return
-        prepared = self._backend.prepare(number, generation, media)
-        prompt = self._backend.prompt_text(prepared) if generation.held else None
-        if number in self._pending:
-            self._ready(number, prepared, prompt)
+            hand_over = partial(self._tell, number, tokenized(self._backend, generation, media))
+        else:
+            prepared = self._backend.prepare(number, generation, media)
+            prompt = self._backend.prompt_text(prepared) if generation.held else None
+            hand_over = partial(self._ready, number, prepared, prompt)
+        with self._lock:
+            # Under the lock, so that whoever drops it afterwards knows that it has been handed over.
+            if self._pending.pop(number, None) is not None:
+                hand_over()
 
 
 def _bytes(pending: _Pending, index: int, part: MediaPart) -> bytes:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import select
 import shutil
 import signal
 import socket
@@ -39,14 +38,15 @@ def end_now() -> NoReturn:
 
 
 def watch_host(sock: socket.socket) -> None:
-    """Ends this process when the host, at the other end of `sock`, goes away, whatever the main thread does then."""
-    poll = select.poll()
-    # Nothing but POLLHUP, which always comes.
-    poll.register(sock, 0)
+    """Ends this process where the host goes away before the engine is up: nobody reads the channel until then."""
 
     def watch() -> None:
-        poll.poll()
-        end_with_host()
+        try:
+            gone = not sock.recv(1, socket.MSG_PEEK)
+        except OSError:
+            gone = True
+        if gone:
+            end_with_host()
 
     threading.Thread(target=watch, name="lmi-host", daemon=True).start()
 

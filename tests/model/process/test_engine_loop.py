@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from typing import Any
 
@@ -107,11 +108,16 @@ class Ends:
 
 
 @pytest.fixture
-def ends() -> Iterator[Ends]:
+def ends(monkeypatch: pytest.MonkeyPatch) -> Iterator[Ends]:
+    monkeypatch.setattr("lmi.model.process.engine_loop.end_with_host", lambda: None)
     ends = Ends()
     yield ends
     ends.engine.close()
     ends.host.close()
+    for thread in threading.enumerate():
+        # What it does last is not to happen without the stand-in.
+        if thread.name == "lmi-intake":
+            thread.join(10)
 
 
 async def until(condition: Callable[[], object]) -> None:

@@ -101,6 +101,9 @@ def test_a_request_reaches_the_core_while_a_step_runs(engine: EngineClient, arri
 def test_what_an_idle_core_sends_is_read(model_dir: Path, arrivals: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A connector that keeps a request's blocks makes the core send about a thousand outputs a second for ever."""
     del arrivals
+    # Here the loop has the test's process.
+    gone = threading.Event()
+    monkeypatch.setattr("lmi.model.process.engine_loop.end_with_host", gone.set)
     backend = in_process(make_settings(model_dir))
     ours, theirs = socket.socketpair()
     channel, host = Channel[ToEngine](ours, ToEngine), Channel[FromEngine](theirs, FromEngine)
@@ -130,6 +133,7 @@ def test_what_an_idle_core_sends_is_read(model_dir: Path, arrivals: Path, monkey
         assert waiting < 20
         host.close()
         serving.result(10)
+        assert gone.wait(10)
     finally:
         host.close()
         channel.close()

@@ -336,6 +336,7 @@ async def test_a_long_prompt_does_not_hold_up_the_loop(
         return events
 
     monkeypatch.setattr(engine, "receive", watched)
+    monkeypatch.setattr("lmi.model.process.engine_loop.end_with_host", lambda: None)
     serving = asyncio.create_task(loop.run())
     gaps = Gaps()
     watching = asyncio.create_task(gaps.watch())
