@@ -31,7 +31,7 @@ LONGEST = 64 << 10
 """Bytes of the longest head, and of the longest body, that are taken."""
 
 TOGETHER = 16 << 10
-"""Bytes of records after which a write gets no more of them."""
+"""Bytes of records in one write: it gets no further one once it has so many."""
 
 TOKEN = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
 HEAD = re.compile(
@@ -93,7 +93,10 @@ def as_chunk(data: bytes) -> bytes:
 
 
 def take_ready(exchange: Exchange, *, merge: bool) -> list[bytes]:
-    """Takes the records that are to be written together: not all of those that a client may never read."""
+    """Takes records to write together, with `merge` as one; without it about TOGETHER bytes at most.
+
+    The others wait in the exchange: a client that never reads is cut off while records wait for it.
+    """
     if merge:
         return [exchange.take_all()] if exchange.records else []
     taken: list[bytes] = []
