@@ -50,8 +50,9 @@ class Tokenizer:
         self._pieces: dict[int, str] = {}
         self._raw: dict[int, bytes] = {}
         self._added = {token_id: token.content for token_id, token in added.items()}
-        self._bytes = _TokenBytes.of(self._fast, frozenset())
-        self._shown_bytes = _TokenBytes.of(self._fast, skipped)
+        decoders = _decoders(self._fast) if self._fast is not None else []
+        self._bytes = _TokenBytes.of(self._fast, decoders, frozenset())
+        self._shown_bytes = _TokenBytes.of(self._fast, decoders, skipped)
 
     def stream(
         self, prompt_ids: Sequence[int], skip_special_tokens: bool, spaces_between_special_tokens: bool
@@ -125,9 +126,8 @@ class _TokenBytes(dict[int, bytes]):
         """Of tokens that are whole characters by themselves, so that no decoder is asked each time."""
 
     @classmethod
-    def of(cls, core: Any, skipped: frozenset[int]) -> _TokenBytes | None:
+    def of(cls, core: Any, decoders: list[str], skipped: frozenset[int]) -> _TokenBytes | None:
         """Those of a tokenizer's Rust core; None where its vocabulary is not made of bytes."""
-        decoders = _decoders(core)
         return cls(core, decoders, skipped) if decoders in (BYTE_LEVEL, BYTE_FALLBACK, STRIPPED) else None
 
     def __missing__(self, token_id: int) -> bytes:
@@ -175,11 +175,13 @@ class _TokenBytes(dict[int, bytes]):
 
 def _decoders(core: Any) -> list[str]:
     """The kinds of a Rust core's decoders, none where it has others than those of many models."""
-    # What pickles are made of; cores that stand in for the library's have others.
-    pickled = getattr(getattr(core, "decoder", None), "__getstate__", lambda: None)()
-    if not isinstance(pickled, bytes):
+    if (decoder := getattr(core, "decoder", None)) is None:
         return []
-    state = json.loads(pickled)
+    # What pickles are made of. fastokens' core, which stands in for the library's, has it in its file alone.
+    pickled = getattr(decoder, "__getstate__", lambda: None)()
+    state = json.loads(pickled) if isinstance(pickled, bytes) else json.loads(core.to_str()).get("decoder")
+    if state is None:
+        return []
     steps = state["decoders"] if state["type"] == "Sequence" else [state]
     usual = {
         "Replace": {"pattern": {"String": SPACE}, "content": " "},
