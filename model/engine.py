@@ -167,6 +167,12 @@ class Engine(Protocol):
         """
         ...
 
+    def read_ready(self) -> None:
+        """Has sinks and listeners called of the steps that are there. On the event loop that `read_on` has named, for a
+        callback that would keep it from them.
+        """
+        ...
+
     def deliver(self, sink: Sink, event: EngineEvent) -> None:
         """Delivers `event` to a sink that the engine does not tell of it, never while another thread delivers one.
 

@@ -213,6 +213,10 @@ async def _disconnected(receive: Receive) -> None:
         pass
 
 
+BETWEEN = 16
+"""After so many requests the engine's steps are read: many that come together would keep the loop from them."""
+
+
 class AsyncService:
     """Opens streams on the running event loop."""
 
@@ -221,6 +225,7 @@ class AsyncService:
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
         self._fresh: deque[Waiter] = deque()
+        self._started = 0
         service.metrics.loops.append(lambda: self._loop)
         service.listen(self._flush)
 
@@ -244,6 +249,9 @@ class AsyncService:
         """As `open`, for a `waiter`."""
         fresh = self._fresh
         waiter.exchange = self.service.open(request, lambda _: fresh.append(waiter))
+        self._started += 1
+        if self._started % BETWEEN == 0:
+            self.service.engine.read_ready()
         # What the engine was not there for has its news already: nothing else would take it out.
         self._wake()
 

@@ -263,6 +263,11 @@ class LoopReading(Generic[Received]):
         except RuntimeError:
             self._over.set()
 
+    def receive(self) -> None:
+        """Receives what has come, before the loop looks for it. On the loop."""
+        if self._descriptor is not None:
+            self._receive()
+
     def _begin(self) -> None:
         if not self._over.is_set():
             self._descriptor = self._channel.fileno()

@@ -225,6 +225,11 @@ class EngineClient:
         if loop is None and self._reading is not None:
             self._reading.stop()
 
+    def read_ready(self) -> None:
+        """Takes what has come of the engine, on the event loop that takes its steps."""
+        if (reading := self._reading) is not None:
+            reading.receive()
+
     def deliver(self, sink: Sink, event: EngineEvent) -> None:
         """Delivers `event` to a sink that no step tells of it."""
         self._dispatcher.deliver(sink, event)

@@ -332,3 +332,25 @@ def test_a_chunk_that_cannot_be_written_ends_its_own_request_alone() -> None:
         assert [len(chunks.sent) for chunks in both] == [1, 4]
 
     asyncio.run(run())
+
+
+def test_requests_that_come_together_do_not_hold_up_the_tokens_of_others() -> None:
+    engine, service = service_of("jsonlines", "false")
+    woken_after: list[int] = []
+
+    class Waiter:
+        exchange: Exchange
+
+        def wake(self) -> None:
+            if self.exchange.records:
+                woken_after.append(len(engine.generations))
+
+    async def run() -> None:
+        streams = AsyncService(service)
+        streams.start(Request(STREAM), Waiter())
+        engine.ready += [(0, Started(3)), (0, tokens(1)[0])]
+        for _ in range(40):
+            streams.start(Request(STREAM), Waiter())
+
+    asyncio.run(run())
+    assert {*woken_after} == {16}

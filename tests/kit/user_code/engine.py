@@ -70,6 +70,8 @@ class ScriptedEngine:
         self.released: list[int] = []
         self.gathered: list[float] = []
         """What was asked for by `gather`."""
+        self.ready: list[tuple[int, EngineEvent]] = []
+        """What a host finds when it reads."""
         self._listeners: list[Listener] = []
         self.adapters = ScriptedAdapters()
 
@@ -116,6 +118,11 @@ class ScriptedEngine:
 
     def read_on(self, loop: object) -> None:
         """It has no thread."""
+
+    def read_ready(self) -> None:
+        ready, self.ready = self.ready, []
+        for ticket, event in ready:
+            self.say(ticket, event)
 
     def listen(self, listener: Listener) -> None:
         self._listeners.append(listener)

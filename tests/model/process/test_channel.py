@@ -167,6 +167,35 @@ def test_what_the_other_side_has_no_room_for_is_sent_whole(pair: Pair, library: 
     assert on_loop_of(pytest.importorskip(library).new_event_loop(), read()) == [*sizes]
 
 
+def test_a_callback_of_the_loops_receives_what_has_come(pair: Pair) -> None:
+    sizes: list[int] = []
+
+    def take(message: Any) -> bool:
+        sizes.append(len(message.content_type))
+        return len(sizes) < 3
+
+    async def read() -> bool:
+        loop = asyncio.get_running_loop()
+        reading = LoopReading(loop, pair.ours, take)
+        reading.receive()
+        over = loop.run_in_executor(None, reading.run)
+        # It begins on the loop.
+        await asyncio.sleep(0.05)
+        pair.raw.sendall(encoded((5, 6)))
+        reading.receive()
+        assert sizes == [5, 6]
+        pair.raw.sendall(encoded((7,)))
+        reading.receive()
+        assert sizes == [5, 6, 7]
+        # It has ended with the last one.
+        pair.raw.sendall(encoded((8,)))
+        reading.receive()
+        return await over
+
+    assert asyncio.run(asyncio.wait_for(read(), 60)) is True
+    assert sizes == [5, 6, 7]
+
+
 def test_a_loop_does_not_wait_for_the_rest_of_a_message(pair: Pair) -> None:
     data = encoded((100_000,))
 
