@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
@@ -37,7 +38,7 @@ from .request.prepared import Prepared
 from .request.requests import Requests
 from .request.sampling import LIMITS
 from .sequences.group import SequenceGroup
-from .sequences.pace import Pace
+from .sequences.pace import Overdue, Pace
 from .sequences.sequence import GuidedSequence, OutputSequence
 from .setup.cache_room import tell_room
 from .start import start
@@ -79,6 +80,7 @@ class VllmEngine:
         self._detections = Detections(core, self._aside, self._requests.told, self.add)
         self._sequences: dict[str, OutputSequence] = {}
         self._groups: dict[int, SequenceGroup] = {}
+        self._overdue = Overdue(self._loop, core.wake)
 
     async def begin(self) -> None:
         """Tries a token; raises StartError."""
@@ -179,7 +181,13 @@ class VllmEngine:
         events: list[tuple[int, EngineEvent]] = []
         stopped: list[str] = []
         outputs = await self._core.receive()
-        self._text_pace.now = time.monotonic()
+        pace = self._text_pace
+        before, pace.now = pace.now, time.monotonic()
+        if self._overdue.take():
+            events += self._tell_overdue()
+        if pace.gather_s and outputs:
+            # Not by steps that take about as long as text gathers, which bring more of it.
+            self._overdue.wait(min(2 * (pace.now - before), pace.gather_s))
         for output in outputs:
             sequence = self._sequences.get(output.request_id)
             if sequence is None:
@@ -199,18 +207,50 @@ class VllmEngine:
                     group.held += new
             except SystemExit:
                 raise
-            except BaseException as error:  # libraries in Rust panic with one
-                if not isinstance(error, RequestError):
-                    log.exception("request %s: generation %d failed", group.generation.request_id, group.number)
-                if not isinstance(error, LmiError):
-                    error = GenerationError(f"the response could not be decoded: {error}")
-                self.abort([group.number])
-                if self._tracing is not None:
-                    self._tracing.drop(sequence.name)
-                events.append((group.number, Failed.of(error)))
+            except BaseException as error:  # noqa: BLE001 - libraries in Rust panic with one
+                events.append(self._failed(sequence, error))
         if stopped:
             self._core.abort(stopped)
         return self._aside.merge(events) if self._aside.busy else events
+
+    def _tell_overdue(self) -> Iterator[tuple[int, EngineEvent]]:
+        """What has gathered of streams for long enough."""
+        now, next_one = self._text_pace.now, math.inf
+        for name in [*self._sequences]:
+            sequence = self._sequences.get(name)
+            if sequence is None or (until := sequence.held_until) is None:
+                # Another one of its generation has just failed, or nothing is held of it.
+                continue
+            if until > now:
+                next_one = min(next_one, until)
+                continue
+            group = sequence.group
+            try:
+                delta = sequence.overdue()
+            except SystemExit:
+                raise
+            except BaseException as error:  # noqa: BLE001 - as in `receive`
+                yield self._failed(sequence, error)
+                continue
+            if delta is not None and group.started:
+                yield group.number, delta
+            elif delta is not None:
+                group.held.append(delta)
+        if next_one < math.inf:
+            self._overdue.wait(next_one - now)
+
+    def _failed(self, sequence: OutputSequence, error: BaseException) -> tuple[int, Failed]:
+        """Ends the generation of a sequence whose output cannot be taken."""
+        group = sequence.group
+        if not isinstance(error, RequestError):
+            request_id = group.generation.request_id
+            log.error("request %s: generation %d failed", request_id, group.number, exc_info=error)
+        if not isinstance(error, LmiError):
+            error = GenerationError(f"the response could not be decoded: {error}")
+        self.abort([group.number])
+        if self._tracing is not None:
+            self._tracing.drop(sequence.name)
+        return group.number, Failed.of(error)
 
     def stats(self) -> EngineStats:
         """How busy vLLM's scheduler is."""

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-__all__ = ["Pace"]
+import asyncio
+from collections.abc import Callable
+
+__all__ = ["Overdue", "Pace"]
 
 
 class Pace:
@@ -16,4 +19,33 @@ class Pace:
         self.gather_s = 0.0
         """How many seconds after the last text the next one comes at the earliest (Engine.gather)."""
         self.now = 0.0
-        """When the newest step's outputs came, by time.monotonic()."""
+        """When the core's outputs were last taken, by time.monotonic()."""
+
+
+class Overdue:
+    """Tells when the next step takes long: what gathers would wait for it on top of what it waits anyway.
+
+    On the event loop.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, wake: Callable[[], None]) -> None:
+        """`wake` is called then."""
+        self._loop = loop
+        self._wake = wake
+        self._timer: asyncio.TimerHandle | None = None
+        self._over = False
+
+    def wait(self, seconds: float) -> None:
+        """From now on: so many are long."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._loop.call_later(seconds, self._end)
+
+    def take(self) -> bool:
+        """Whether one has taken so long since this was asked last."""
+        over, self._over = self._over, False
+        return over
+
+    def _end(self) -> None:
+        self._timer, self._over = None, True
+        self._wake()

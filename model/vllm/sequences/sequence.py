@@ -117,30 +117,46 @@ class OutputSequence:
             ids = output.new_token_ids
             self._ids = self._ids + ids if self._ids else ids
             self._due -= len(ids)
-            pace = self._pace
-            if self._due > 0 or pace.now < self._next:
-                return None
-            ids, self._due, self._ids = self._ids, pace.tokens, []
-            self._next = pace.now + pace.gather_s
-            if self._by_ids is not None:
-                return self._taken_apart(self._by_ids, ids)
-            text = self.text.text_of(ids)
-            if not text:
-                return None
-            delta = Delta(self.index, text)
-            splitter = self._by_text
-            if splitter is None or splitter.passes(text):
-                return delta
-            delta = split(splitter, delta, shown=False)
-            return delta if delta.text or delta.calls else None
+            return None if self._due > 0 or self._pace.now < self._next else self._told_text()
         self._take(output)
         pace = self._pace
         waits = self._due > 0 or pace.now < self._next
         if waits and not self.searched:
             return None
         self._read()
-        if waits or self.stopped:
+        return None if waits or self.stopped else self._told()
+
+    @property
+    def held_until(self) -> float | None:
+        """Until when its pace alone holds back what there is of a stream, as Pace.now; None: it holds nothing back."""
+        return self._next if self._stream and self._due <= 0 else None
+
+    def overdue(self) -> Delta | None:
+        """What is to be sent of that then; raises as `grow`."""
+        if self._plain:
+            return self._told_text()
+        self._read()
+        return self._told()
+
+    def _told_text(self) -> Delta | None:
+        """Of a stream of which text alone is made."""
+        pace = self._pace
+        ids, self._due, self._ids = self._ids, pace.tokens, []
+        self._next = pace.now + pace.gather_s
+        if self._by_ids is not None:
+            return self._taken_apart(self._by_ids, ids)
+        text = self.text.text_of(ids)
+        if not text:
             return None
+        delta = Delta(self.index, text)
+        splitter = self._by_text
+        if splitter is None or splitter.passes(text):
+            return delta
+        delta = split(splitter, delta, shown=False)
+        return delta if delta.text or delta.calls else None
+
+    def _told(self) -> Delta | None:
+        pace = self._pace
         self._due, self._next = pace.tokens, pace.now + pace.gather_s
         if not self._stream:
             return None

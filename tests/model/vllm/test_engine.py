@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import msgspec
+import psutil
 import pytest
 
 from ...demo.model import question
@@ -448,3 +449,37 @@ def test_streams_of_text_gather_and_those_of_tokens_do_not(backend: Any, stop: t
     assert len(deltas(gathered)) == 2, "the first token, and all others with the end"
     assert "".join(delta.text for delta in deltas(gathered)) == "".join(delta.text for delta in deltas(at_once))
     assert len(deltas(with_tokens)) == len(deltas(tokens_at_once)) > 10
+
+
+@pytest.mark.parametrize("stop", [(), ("nowhere",)], ids=["text", "stops"])
+def test_text_that_gathers_does_not_wait_for_a_long_step(backend: Any, stop: tuple[str, ...]) -> None:
+    asked = generation(question("endless").prompt, tokens=False, max_tokens=400, stop=stop)
+    (at_once,) = run(backend, asked)
+    backend.gather(SHORTLY)
+    backend.add(backend.prepare(next(NUMBERS), asked))
+    cores = [child for child in psutil.Process().children(recursive=True) if child.name().startswith("VLLM::")]
+    assert cores
+    told: list[EngineEvent] = []
+    steps = 0
+    try:
+        while steps < 5:
+            told += [event for _, event in backend.step()]
+            steps += bool(deltas(told))
+        assert len(deltas(told)) == 1
+        for core in cores:
+            core.suspend()
+        while len(deltas(told)) == 1:
+            told += [event for _, event in backend.step()]
+        before = len(text(told))
+    finally:
+        for core in cores:
+            core.resume()
+        while backend.busy:
+            told += [event for _, event in backend.step()]
+        backend.gather(0.0)
+    assert len(text(deltas(told)[:1])) < before < len(text(at_once))
+    assert text(told) == text(at_once)
+
+
+SHORTLY = 1.0
+"""Seconds."""
