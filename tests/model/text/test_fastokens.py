@@ -20,8 +20,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lmi.model.text.tokenizer import Tokenizer
-from lmi.model.vllm.request.prompts.encoding import TextEncoder
 
+from ...kit.api.engine import TextEncoder
 from ...kit.hosts.host import Host, model_directory, running
 from ...kit.hosts.pool import CHAT
 from ...kit.models.vocabularies import CONFIGS, vocabulary
