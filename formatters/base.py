@@ -10,6 +10,7 @@ hand.
 from __future__ import annotations
 
 import re
+import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
@@ -18,7 +19,6 @@ from ..model.errors import LmiError
 from ..model.events import Event
 from ..model.former_names import former_names
 from ..model.generation import Generation
-from ..model.ids import new_uuid
 from .client_fields import ClientFields
 from .records import JSON, JSON_LINES, SSE, encode, event_record, line_record, named_record
 from .response_store import ResponseStore
@@ -100,7 +100,7 @@ def attributes_of(headers: Iterable[tuple[str, str]]) -> dict[str, str]:
 
 def request_id_of(given: str | None) -> str:
     """A request's id: the one that came with it, or a new one where that could not stand in a header and in a log."""
-    return given if given and _REQUEST_ID.fullmatch(given) else new_uuid()
+    return given if given and _REQUEST_ID.fullmatch(given) else str(uuid.uuid4())
 
 
 _REQUEST_ID = re.compile(r"[\w.:/+=@,;~-]{1,128}", re.ASCII)

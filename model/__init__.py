@@ -14,7 +14,6 @@ media/                                 images: fetched, checked
 vllm/                                  the backend on vLLM
 log.py, log_filters.py                 what is logged, and what is not
 vllm_messages.py                       what vLLM says, by which we know what has happened
-ids.py                                 ids that nothing else has
 heap.py                                what the garbage collector leaves alone
 former_names.py                        names that user code still imports
 former_fields.py                       what it may still say of its fields in a Generation

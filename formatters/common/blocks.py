@@ -16,7 +16,6 @@ from typing import Any, Generic, Literal, TypeVar
 import msgspec
 
 from ...model.events import CallDelta, Delta
-from ...model.ids import new_hex
 from .encoder import Encoder
 
 __all__ = ["BlockEncoder", "BlockKind", "BlockStatus", "Growing"]
@@ -62,7 +61,7 @@ B = TypeVar("B", bound=Growing)
 class BlockEncoder(Encoder, Generic[B]):
     """An encoder of one choice, but for what its blocks become."""
 
-    key: str = field(default_factory=new_hex)
+    key: str = field(default_factory=lambda: uuid.uuid4().hex)
     """Random: what ids are made of."""
     silent: bool = False
     """Whether nothing of what is generated is shown."""

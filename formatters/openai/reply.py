@@ -10,6 +10,7 @@ chunk, followed by [DONE] (docs/decisions.md: OpenAI errors).
 from __future__ import annotations
 
 import time
+import uuid
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,7 +19,6 @@ from msgspec import UNSET
 
 from ...model.errors import LmiError
 from ...model.events import Delta, FinishReason
-from ...model.ids import new_hex
 from ..base import Response, encode, event_record
 from ..common.encoder import Encoder, RenderError, around
 from .bodies import CompletionDetails, FinishWord, PromptDetails, Usage, error_body
@@ -56,7 +56,7 @@ class Identity:
     @classmethod
     def new(cls, prefix: str, model: str) -> Identity:
         """Of an answer that begins now."""
-        return cls(prefix + new_hex(), int(time.time()), model)
+        return cls(prefix + uuid.uuid4().hex, int(time.time()), model)
 
 
 def error_response(error: LmiError) -> Response:

@@ -7,11 +7,11 @@
 from __future__ import annotations
 
 import math
+import uuid
 from dataclasses import dataclass, field
 
 from msgspec import UNSET
 
-from ...model.ids import new_hex
 from ...model.options import Settings
 from ..base import ParsedRequest, Payload, Request, encode
 from ..common.embedding_reply import EmbeddingEncoder
@@ -36,7 +36,7 @@ class Ranking(EmbeddingEncoder):
     shows: bool
     """Whether each has its document."""
     version: str | None
-    id: str = field(default_factory=lambda: f"rerank-{new_hex()}")
+    id: str = field(default_factory=lambda: f"rerank-{uuid.uuid4().hex}")
 
     def body(self, entries: list[bytes]) -> bytes:
         """The best documents."""

@@ -10,12 +10,12 @@ What a response gave can be sent back as it came. Items of tools that are not he
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from ...model.errors import Fault, PayloadError, UnsupportedError
-from ...model.ids import new_hex
 from ...model.options import Settings
 from ..common.forms import Form, Listed, Tagged, TextOr, Unread
 from ..common.kinds import Filled, Nested, Text
@@ -210,7 +210,7 @@ def listed(given: str | list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def _full(item: dict[str, Any]) -> dict[str, Any]:
     kind = item.get("type") or "message"
-    full = {"id": PREFIXES[kind] + new_hex(), "type": kind, "status": "completed"}
+    full = {"id": PREFIXES[kind] + uuid.uuid4().hex, "type": kind, "status": "completed"}
     full |= {name: value for name, value in item.items() if value is not None}
     for name in EMPTY.get(kind, ()):
         full.setdefault(name, "")

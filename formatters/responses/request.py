@@ -11,13 +11,13 @@ stored.py       the response that `previous_response_id` names, and what is kept
 from __future__ import annotations
 
 import time
+import uuid
 from collections.abc import Mapping
 from typing import Any
 
 from ...model.conversation import Message
 from ...model.errors import ParameterError
 from ...model.generation import FITTING, Conversation, Generation, Sampling
-from ...model.ids import new_hex
 from ...model.options import Settings
 from ..base import Payload, Request
 from ..client_fields import ClientFields, Paths
@@ -149,7 +149,7 @@ def _begun(
 ) -> ResponseBody:
     """The response that has no output yet."""
     return ResponseBody(
-        id="resp_" + new_hex(),
+        id="resp_" + uuid.uuid4().hex,
         created_at=int(time.time()),
         model=settings.model_name,
         reasoning=reasoning,

@@ -8,12 +8,12 @@ kimi_k2     functions.NAME:INDEX, counted from the conversation's first call on:
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Iterable
 from itertools import count
 from typing import Any
 
 from ...conversation import Message
-from ...ids import new_hex
 
 __all__ = ["KIMI", "MISTRAL", "CallIds", "call_ids", "calls_in", "new_id"]
 
@@ -30,7 +30,7 @@ def call_ids(family: str, before: int = 0) -> CallIds:
         numbers = count(before)
         return lambda name: f"functions.{name}:{next(numbers)}"
     if family == MISTRAL:
-        return lambda _: new_hex()[:9]
+        return lambda _: uuid.uuid4().hex[:9]
     return lambda _: new_id()
 
 
@@ -41,4 +41,4 @@ def calls_in(messages: Iterable[Message | dict[str, Any]]) -> int:
 
 def new_id() -> str:
     """An id that no other call has."""
-    return f"chatcmpl-tool-{new_hex()}"
+    return f"chatcmpl-tool-{uuid.uuid4().hex}"
