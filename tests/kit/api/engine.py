@@ -70,7 +70,7 @@ from lmi.model.vllm.request.prompts.known_parts import KnownParts, parts_of
 from lmi.model.vllm.request.prompts.plain_chat import PlainChat, plain_chat
 from lmi.model.vllm.request.sampling import TRANSFERS as EXTRA_OF_VLLM
 from lmi.model.vllm.sequences.group import SequenceGroup
-from lmi.model.vllm.sequences.pace import Pace
+from lmi.model.vllm.sequences.pace import Overdue, Pace
 from lmi.model.vllm.sequences.sequence import OutputSequence
 from lmi.model.vllm.setup.plugins import registered as registered_parsers
 
@@ -100,6 +100,7 @@ __all__ = [
     "LoopReading",
     "MediaError",
     "OutputSequence",
+    "Overdue",
     "Pace",
     "Part",
     "PlainChat",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 from ....kit.api.engine import (
     ForcedCalls,
     OutputSequence,
+    Overdue,
     Pace,
     PlainTokens,
     Reasoning,
@@ -72,8 +74,11 @@ def forced() -> TextSplitter:
 
 
 def answer(splitter: Any, size: int, interval: int, gather_s: float = 0.0, **wanted: Any) -> list[Delta]:
-    """What comes of the words, `size` in each of the core's outputs, of which one comes a second."""
-    tokens, stop = wanted.pop("tokens", False), wanted.pop("stop", ())
+    """What comes of the words, `size` in each of the core's outputs, of which one comes a second.
+
+    `timely`: what gathers is told between them, when its time is over.
+    """
+    tokens, stop, timely = wanted.pop("tokens", False), wanted.pop("stop", ()), wanted.pop("timely", False)
     sampling = Sampling(stop=stop)
     generation = Generation(request_id="r", prompt="", sampling=sampling, stream=True, tokens=tokens)
     known: Any = Tokenizer()
@@ -89,15 +94,20 @@ def answer(splitter: Any, size: int, interval: int, gather_s: float = 0.0, **wan
     made = []
     for pace.now, output in enumerate(outputs[:-1], 1000):
         made.append(sequence.grow(output))
+        if timely and (until := sequence.held_until) is not None and until < pace.now + 1:
+            pace.now = until
+            made.append(sequence.overdue())
     return [delta for delta in (*made, sequence.end(outputs[-1], "stop")) if delta is not None]
 
 
 @each_row("wanted", [{}, {"tokens": True}, {"stop": ("nowhere",)}], ids=["text", "tokens", "stops"])
-@each_row("gather_s", [0.0, 3.0])
+@each_row(("gather_s", "timely"), [(0.0, False), (3.0, False), (1.5, True)])
 @each_row("interval", [1, 4])
 @each_row("size", [1, 2, 5])
-def test_reasoning_and_text_are_the_same(size: int, interval: int, gather_s: float, wanted: dict[str, Any]) -> None:
-    deltas = answer(reasoning(), size, interval, gather_s, **wanted)
+def test_reasoning_and_text_are_the_same(
+    size: int, interval: int, gather_s: float, timely: bool, wanted: dict[str, Any]
+) -> None:
+    deltas = answer(reasoning(), size, interval, gather_s, timely=timely, **wanted)
     assert "".join(delta.reasoning for delta in deltas) == "So it is\nso"
     assert "".join(delta.text for delta in deltas) == "The sun shines.\nIn Paris"
     shown = [*range(len(WORDS))] if "tokens" in wanted else []
@@ -120,3 +130,33 @@ def test_text_in_the_place_of_a_forced_call_is_the_same(size: int, wanted: dict[
 def test_text_gathers_from_the_first_delta_on(stop: tuple[str, ...]) -> None:
     deltas = answer(None, 1, 1, 5.0, stop=stop)
     assert [delta.text for delta in deltas] == ["<think>", "So it is\nso", "</think>The sun shines.", "\nIn Paris"]
+
+
+@each_row("stop", [(), ("nowhere",)], ids=["text", "stops"])
+def test_what_gathers_is_told_when_its_time_is_over(stop: tuple[str, ...]) -> None:
+    deltas = answer(None, 1, 1, 1.5, stop=stop, timely=True)
+    assert [delta.text for delta in deltas][:5] == ["<think>", "So", " it is", "\n", "so</think>"]
+    assert "".join(delta.text for delta in deltas) == "".join(WORDS)
+
+
+def test_steps_that_take_long_are_told() -> None:
+    async def run() -> None:
+        woken: list[int] = []
+        first = asyncio.Event()
+
+        def wake() -> None:
+            woken.append(1)
+            first.set()
+
+        overdue = Overdue(asyncio.get_running_loop(), wake)
+        overdue.wait(0.01)
+        assert not overdue.take()
+        # Another step has come.
+        overdue.wait(0.0)
+        await first.wait()
+        assert overdue.take()
+        assert not overdue.take()
+        await asyncio.sleep(0.03)
+        assert woken == [1]
+
+    asyncio.run(asyncio.wait_for(run(), 30))
