@@ -10,7 +10,7 @@ import gc
 import logging
 import threading
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future
 from itertools import product
 from pathlib import Path
@@ -337,12 +337,19 @@ def void(_: object) -> None:
     pass
 
 
+@pytest.fixture
+def unlogged() -> Iterator[None]:
+    """What is logged keeps its exceptions, and they what they came from."""
+    logging.disable()
+    yield
+    logging.disable(logging.NOTSET)
+
+
+@pytest.mark.usefixtures("unlogged")
 @pytest.mark.parametrize("state", STATES)
 def test_whatever_happens_it_ends_once_and_nothing_is_left(state: str, monkeypatch: pytest.MonkeyPatch) -> None:
     # What looks for user code in installed packages takes most of a service's start.
     monkeypatch.setattr("lmi.handler.user_code.extensions.entry_points", list)
-    # What is logged keeps its exceptions, and they what they came from.
-    monkeypatch.setattr(logging.root.manager, "disable", logging.CRITICAL)
     before, exchanges_before = held(), exchanges()
     gc.disable()
     try:
