@@ -36,13 +36,13 @@ class Overdue:
         self._over = False
 
     def wait(self, seconds: float) -> None:
-        """From now on: so many are long."""
+        """Begins to wait, anew: a step that does not come within so many seconds takes long."""
         if self._timer is not None:
             self._timer.cancel()
         self._timer = self._loop.call_later(seconds, self._end)
 
     def take(self) -> bool:
-        """Whether one has taken so long since this was asked last."""
+        """Whether one has taken long since this was asked last."""
         over, self._over = self._over, False
         return over
 
