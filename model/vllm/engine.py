@@ -179,15 +179,16 @@ class VllmEngine:
     async def receive(self) -> list[tuple[int, EngineEvent]]:
         """What a step of the core brought; raises when it has ended."""
         events: list[tuple[int, EngineEvent]] = []
+        first: list[tuple[int, EngineEvent]] = []
         stopped: list[str] = []
         outputs = await self._core.receive()
         pace = self._text_pace
-        before, pace.now = pace.now, time.monotonic()
+        took = pace.step(time.monotonic())
         if self._overdue.take():
             events += self._tell_overdue()
         if pace.gather_s and outputs:
             # Not by steps that take about as long as text gathers, which bring more of it.
-            self._overdue.wait(min(2 * (pace.now - before), pace.gather_s))
+            self._overdue.wait(min(2 * took, pace.gather_s))
         for output in outputs:
             sequence = self._sequences.get(output.request_id)
             if sequence is None:
@@ -200,9 +201,11 @@ class VllmEngine:
                     if (delta := sequence.grow(output)) is not None:
                         events.append((group.number, delta))
                     continue
+                begun = group.started
                 new = self._advance(sequence, output, stopped)
                 if group.started:
-                    events += [(group.number, event) for event in new]
+                    # First tokens go before the next ones of others, behind which the core has them.
+                    (events if begun else first).extend((group.number, event) for event in new)
                 else:
                     group.held += new
             except SystemExit:
@@ -211,6 +214,7 @@ class VllmEngine:
                 events.append(self._failed(sequence, error))
         if stopped:
             self._core.abort(stopped)
+        events = first + events
         return self._aside.merge(events) if self._aside.busy else events
 
     def _tell_overdue(self) -> Iterator[tuple[int, EngineEvent]]:

@@ -11,7 +11,7 @@ __all__ = ["Overdue", "Pace"]
 class Pace:
     """Of all streams of a kind. The engine sets it, its sequences read it."""
 
-    __slots__ = ("gather_s", "now", "tokens")
+    __slots__ = ("gather_s", "now", "soon", "tokens")
 
     def __init__(self, tokens: int) -> None:
         """Every `tokens` tokens, the first one's at once."""
@@ -20,6 +20,14 @@ class Pace:
         """How many seconds after the last text the next one comes at the earliest (Engine.gather)."""
         self.now = 0.0
         """When the core's outputs were last taken, by time.monotonic()."""
+        self.soon = 0.0
+        """A quarter of a step later: text that may come by then comes now, as the next step's would be later still."""
+
+    def step(self, now: float) -> float:
+        """Notes that a step's outputs are being taken; returns the seconds since the last one's were."""
+        took, self.now = now - self.now, now
+        self.soon = self.now + min(took, self.gather_s) / 4
+        return took
 
 
 class Overdue:

@@ -94,7 +94,7 @@ class OutputSequence:
         self._due = 1 if stream else WHOLE.tokens
         """After how many tokens more text is made: of a stream the first token's at once."""
         self._next = 0.0
-        """Before when no more text is made, as Pace.now."""
+        """Before when no more text is made, as Pace.soon."""
         self._ids: list[int] = []
         """Tokens of which no text has been made."""
         self._logprobs: list[Any] = []
@@ -117,10 +117,10 @@ class OutputSequence:
             ids = output.new_token_ids
             self._ids = self._ids + ids if self._ids else ids
             self._due -= len(ids)
-            return None if self._due > 0 or self._pace.now < self._next else self._told_text()
+            return None if self._due > 0 or self._pace.soon < self._next else self._told_text()
         self._take(output)
         pace = self._pace
-        waits = self._due > 0 or pace.now < self._next
+        waits = self._due > 0 or pace.soon < self._next
         if waits and not self.searched:
             return None
         self._read()

@@ -132,6 +132,24 @@ def test_abort_frees_the_engine(backend: Any) -> None:
     assert backend.core_ends()
 
 
+def test_first_tokens_come_before_the_next_ones_of_others(backend: Any) -> None:
+    asked = generation(question("endless").prompt, max_tokens=200)
+    numbers: list[int] = []
+    mixed = 0
+    try:
+        while mixed < 3:
+            # One more each step: some step brings the first token of one beside the next ones of another.
+            numbers.append(next(NUMBERS))
+            backend.add(backend.prepare(numbers[-1], asked))
+            came = backend.step()
+            new = {number for number, event in came if isinstance(event, Started)}
+            first = [number in new for number, _ in came]
+            assert first == sorted(first, reverse=True)
+            mixed += 0 < sum(first) < len(first)
+    finally:
+        backend.abort(numbers)
+
+
 def test_a_stop_token_id_ends_the_sequence_without_text(backend: Any) -> None:
     asked = question("plain")
     (plain,) = run(backend, generation(asked.prompt, max_tokens=100))

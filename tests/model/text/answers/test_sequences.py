@@ -92,10 +92,11 @@ def answer(splitter: Any, size: int, interval: int, gather_s: float = 0.0, **wan
         for at in range(0, len(ids), size)
     ]
     made = []
-    for pace.now, output in enumerate(outputs[:-1], 1000):
+    for now, output in enumerate(outputs[:-1], 1000):
+        pace.step(now)
         made.append(sequence.grow(output))
         if timely and (until := sequence.held_until) is not None and until < pace.now + 1:
-            pace.now = until
+            pace.step(until)
             made.append(sequence.overdue())
     return [delta for delta in (*made, sequence.end(outputs[-1], "stop")) if delta is not None]
 
@@ -130,6 +131,13 @@ def test_text_in_the_place_of_a_forced_call_is_the_same(size: int, wanted: dict[
 def test_text_gathers_from_the_first_delta_on(stop: tuple[str, ...]) -> None:
     deltas = answer(None, 1, 1, 5.0, stop=stop)
     assert [delta.text for delta in deltas] == ["<think>", "So it is\nso", "</think>The sun shines.", "\nIn Paris"]
+
+
+@each_row("stop", [(), ("nowhere",)], ids=["text", "stops"])
+@each_row(("gather_s", "told"), [(1.2, WORDS[:7]), (1.5, ["<think>", "So it", " is\n", "so</think>"])])
+def test_text_that_gathers_comes_with_the_nearer_step(stop: tuple[str, ...], gather_s: float, told: list[str]) -> None:
+    deltas = answer(None, 1, 1, gather_s, stop=stop)
+    assert [delta.text for delta in deltas][: len(told)] == told
 
 
 @each_row("stop", [(), ("nowhere",)], ids=["text", "stops"])
