@@ -84,6 +84,14 @@ def _add_arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument("--tokens", type=int, default=100, help="tokens of every answer")
     command.add_argument("--words", type=int, default=0, help="further words of every prompt")
     command.add_argument("--rounds", type=int, default=3, help="requests of each connection")
+    command.add_argument(
+        "--warm-up",
+        type=int,
+        default=0,
+        metavar="REQUESTS",
+        help="of each workload, before the first run; default: four of each connection, 256 at most. What a request "
+        "costs Java falls until it has had some 10,000",
+    )
     command.add_argument("--repeat", type=int, default=3, help="runs of everything; the tables show medians")
     command.add_argument("--together", action="store_true", help="start all layers at once and let them take turns")
     command.add_argument(

@@ -22,6 +22,8 @@ from .workloads import Workload, other_form, prompts
 __all__ = ["Turns"]
 
 TRIES = 3
+FIRST_WARM = 500_000
+"""The number of the first prompt that warms up; those that are measured are below."""
 Turn = tuple[int, str, int]
 """Which repeat, workload and number of connections."""
 
@@ -44,6 +46,7 @@ class Turns:
         self._rounds: int = arguments.rounds
         self._repeat: int = arguments.repeat
         self._words: int = arguments.words
+        self._warm_up: int = arguments.warm_up or min(256, 4 * max(connections))
         self._say = say
         self._total = len(layers) * self._repeat * len(workloads) * len(connections)
         self._done = 0
@@ -56,12 +59,12 @@ class Turns:
 
     def of(self, layers: Sequence[Layer]) -> Iterator[Figures]:
         """Warms each of them up, then measures them in turns."""
-        few = min(64, max(self._connections))
         for layer in layers:
             for number, workload in enumerate(self._workloads):
                 # What is compiled or allocated at first use is not measured: Java compiles what has run ten thousand
-                # times, and a frame costs it three times as much before.
-                self._whole(layer, workload, prompts(4 * few, 999_000 - 1000 * number, self._words), few)
+                # times, and a frame costs it three times as much before. A request's own costs need as many requests.
+                asked = prompts(self._warm_up, FIRST_WARM + number * self._warm_up, self._words)
+                self._whole(layer, workload, asked, max(self._connections))
         first = 0
         for repeat in range(self._repeat):
             for workload in self._workloads:
