@@ -95,6 +95,9 @@ def _add_arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument("--repeat", type=int, default=3, help="runs of everything; the tables show medians")
     command.add_argument("--together", action="store_true", help="start all layers at once and let them take turns")
     command.add_argument(
+        "--restart", action="store_true", help="start them anew for each repeat: some starts are faster than others"
+    )
+    command.add_argument(
         "--idle", type=float, default=0.0, metavar="SECONDS", help="afterwards measure what idle processes cost"
     )
     command.add_argument("-o", "--output", type=Path, help="writes OUTPUT.json")

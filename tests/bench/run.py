@@ -19,6 +19,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 from lmi.model.errors import OptionError
@@ -77,13 +78,15 @@ def _bench(arguments: argparse.Namespace, overrides: dict[str, str]) -> None:
     with tempfile.TemporaryDirectory(prefix="lmi-bench-") as folder:
         layers = list(_layers(arguments, overrides, Path(folder)))
         turns = Turns(workloads, connections, arguments, layers, _say)
-        for group in [layers] if arguments.together else [[layer] for layer in layers]:
+        repeats = range(arguments.repeat)
+        groups = [layers] if arguments.together else [[layer] for layer in layers]
+        for group, part in product(groups, [[repeat] for repeat in repeats] if arguments.restart else [repeats]):
             with ExitStack() as stack:
                 for layer in group:
                     _say(f"{layer.name}: starting")
                     stack.callback(layer.stop)
                     layer.start()
-                runs += turns.of(group)
+                runs += turns.of(group, part)
                 used |= {layer.name: layer.memory() for layer in group}
                 if arguments.idle:
                     idle |= _idle(group, arguments.idle)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from lmi.model.errors import StartError
 
@@ -57,8 +57,8 @@ class Turns:
         self._references: dict[Turn, list[str]] = {}
         """The engine alone's texts."""
 
-    def of(self, layers: Sequence[Layer]) -> Iterator[Figures]:
-        """Warms each of them up, then measures them in turns."""
+    def of(self, layers: Sequence[Layer], repeats: Iterable[int]) -> Iterator[Figures]:
+        """Warms each of them up, then measures them in turns, in so many of the repeats."""
         for layer in layers:
             for number, workload in enumerate(self._workloads):
                 # What is compiled or allocated at first use is not measured: Java compiles what has run ten thousand
@@ -66,7 +66,7 @@ class Turns:
                 asked = prompts(self._warm_up, FIRST_WARM + number * self._warm_up, self._words)
                 self._whole(layer, workload, asked, max(self._connections))
         first = 0
-        for repeat in range(self._repeat):
+        for repeat in repeats:
             for workload in self._workloads:
                 for connections in self._connections:
                     requests = max(connections * self._rounds, min(connections * 6, 96))

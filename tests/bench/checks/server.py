@@ -29,7 +29,7 @@ def answer(asked: dict[str, Any], fault: str) -> list[dict[str, Any]]:
     prompt: str = asked["messages"][0]["content"] if chat else asked["inputs"]
     number: int = asked["max_tokens"] if chat else asked["parameters"]["max_new_tokens"]
     words = [WORDS[at % len(WORDS)] for at in range(number)]
-    faulty = int(prompt[:6]) % 2 == 1 and not prompt.startswith("99")
+    faulty = int(prompt[:6]) % 2 == 1 and not prompt.startswith("50")
     usage = {"completion_tokens": number}
     if not asked["stream"]:
         text = "".join(words[:-1] if faulty and fault == "cut" else words)

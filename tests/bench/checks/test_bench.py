@@ -97,7 +97,7 @@ def test_a_run_that_broke_off_is_made_again_and_told_of() -> None:
     layer: Any = _Breaking()
     asked = Namespace(tokens=4, words=0, rounds=1, repeat=1, warm_up=8)
     turns = Turns([LMI_STREAM], [2], asked, [layer], lambda _: None)
-    (found,) = turns.of([layer])
+    (found,) = turns.of([layer], [0])
     assert found.tokens == found.requests * 4
     assert turns.broken == ["server, LMI stream, log_prob, 2 connections: gone"]
     assert layer.runs == 3

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -152,6 +153,17 @@ def test_a_server_that_loses_nothing(fault: str, tmp_path: Path, capsys: pytest.
     result = json.loads((tmp_path / "result.json").read_text())
     assert [(run["lost"], run["unproven"], run["tokens"]) for run in result["runs"]] == [(0, 0, 5 * REQUESTS)] * 4
     assert "360 tokens came and 0 were lost." in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("more", "starts"), [((), 1), (("--restart",), 3)], ids=["once", "anew"])
+def test_each_repeat_may_have_a_start_of_its_own(
+    more: tuple[str, ...], starts: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with faulty("") as url:
+        bench(url, "--workload", CHAT_WHOLE.name, "--repeat", "3", "-o", str(tmp_path / "result"), *more)
+    assert capsys.readouterr().err.count(": starting") == starts
+    runs: list[dict[str, Any]] = json.loads((tmp_path / "result.json").read_text())["runs"]
+    assert [run["repeat"] for run in runs] == [0, 1, 2]
 
 
 def test_a_connection_that_ends_within_an_answer(capsys: pytest.CaptureFixture[str]) -> None:
