@@ -204,7 +204,7 @@ class VllmEngine:
                 begun = group.started
                 new = self._advance(sequence, output, stopped)
                 if group.started:
-                    # First tokens go before the next ones of others, behind which the core has them.
+                    # vLLM lists last what has just begun: its first tokens go before the next ones of others.
                     (events if begun else first).extend((group.number, event) for event in new)
                 else:
                     group.held += new

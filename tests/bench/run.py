@@ -109,9 +109,8 @@ def _report(runs: Sequence[Figures], used: Memory, idle: Idle, arguments: argpar
     middle = others[len(others) // 2]
     print(f"\nBeside the bench {middle:.2f} cores were busy in the median run, {others[-1]:.2f} at most.")
     if arguments.output:
-        asked = {
-            name: getattr(arguments, name) for name in ("tokens", "words", "rounds", "repeat", "together", "warm_up")
-        }
+        names = ("tokens", "words", "rounds", "repeat", "together", "restart", "warm_up")
+        asked = {name: getattr(arguments, name) for name in names}
         write_json(arguments.output.with_suffix(".json"), runs, idle, {**asked, "memory": used})
 
 

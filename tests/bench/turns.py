@@ -58,7 +58,7 @@ class Turns:
         """The engine alone's texts."""
 
     def of(self, layers: Sequence[Layer], repeats: Iterable[int]) -> Iterator[Figures]:
-        """Warms each of them up, then measures them in turns, in so many of the repeats."""
+        """Warms each of them up, then measures them in turns: in these of the repeats."""
         for layer in layers:
             for number, workload in enumerate(self._workloads):
                 # What is compiled or allocated at first use is not measured: Java compiles what has run ten thousand
