@@ -22,14 +22,21 @@ __all__ = ["read", "replace_reader"]
 
 log = logging.getLogger(__name__)
 
-KNOWN = "221fbbf3ce5c4922cf042799915039d523978c09e61cde632c8b709936514431"
+KNOWN = "9564bead4317695105fdbdf07fe6d685e4cb4421ef91fe7252cee167d3774fac"
 """Of djl_python 0.34.0 and 0.36.0."""
 
 CHUNK = 1 << 16
 """Bytes that the socket is asked for at a time, at least."""
 
+NAMES = [f"batch_{index:03d}.data" for index in range(1000)]
+"""Of the content items of a rolling batch's requests (RollingBatch.run), each as long as any other."""
+
 _SHORT = struct.Struct(">h")
 _INT = struct.Struct(">i")
+
+_RUNNING = b"".join(_INT.pack(len(name)) + name.encode() + _INT.pack(0) for name in NAMES)
+"""Requests that run already: items without content."""
+_ITEM = len(_RUNNING) // len(NAMES)
 
 _waiting: WeakKeyDictionary[Any, tuple[bytearray, select.poll]] = WeakKeyDictionary()
 """Of each socket what has been read of a message that nobody has asked for yet, and what waits for more."""
@@ -37,7 +44,8 @@ _waiting: WeakKeyDictionary[Any, tuple[bytearray, select.poll]] = WeakKeyDiction
 
 def replace_reader() -> bool:
     """Lets djl_python read this way, where its own reader is the known one."""
-    parts = (
+    parts: tuple[Any, ...] = (
+        inputs.PairList,
         inputs.Input.read,
         inputs.retrieve_buffer,
         inputs.retrieve_int,
@@ -101,7 +109,9 @@ def _take(self: Any, data: bytearray) -> int:
         pairs = [(text(), text()) for _ in range(_SHORT.unpack_from(data)[0])]
         items = _SHORT.unpack_from(data, at)[0]
         at += 2
-        for _ in range(items):
+        running = _running(data, at, items)
+        at += running * _ITEM
+        for _ in range(items - running):
             keys.append(text())
             start = at + 4
             at = start + _INT.unpack_from(data, at)[0]
@@ -114,9 +124,26 @@ def _take(self: Any, data: bytearray) -> int:
         return at
     self.properties.update(pairs)
     # Not before all of it is there: until then what has come is gone through again and again.
+    self.content.keys += NAMES[:running]
+    self.content.values += [b""] * running
     for key, span in zip(keys, spans, strict=True):
         self.content.add(key=key, value=data[span])
     return at
+
+
+def _running(data: bytearray, at: int, items: int) -> int:
+    """How many of the items at `at` are those of a rolling batch's requests that run already, which come first.
+
+    They are all of most calls, hundreds, and the same again and again: 0.6 µs each one by one.
+    """
+    found, step = 0, 512
+    while step:
+        if (after := found + step) <= min(items, len(NAMES)):
+            start, end = found * _ITEM, after * _ITEM
+            if data[at + start : at + end] == _RUNNING[start:end]:
+                found = after
+        step //= 2
+    return found
 
 
 class _TooShortError(Exception):

@@ -5,8 +5,10 @@
 The engine runs beside this, so `step` only hands over what has become ready since the last call, one record for each
 request. New requests can join between two calls only: a call waits for news, but not for long.
 
-A call costs Java as much for a frame of one record as for one of several. With `option.merge_records` calls are
-therefore paced: Java spends at most a quarter of its time on them, and what becomes ready meanwhile shares frames.
+A call costs Java and the worker something for each open request, whether there is news of it or not, so a call without
+news waits the longer, the longer a call takes. A frame of one record costs Java as much as one of several. With
+`option.merge_records` calls that bring news are paced too: Java spends at most a quarter of its time on them, and what
+becomes ready meanwhile shares frames.
 """
 
 from __future__ import annotations
@@ -30,9 +32,9 @@ __all__ = ["RollingBatch"]
 log = logging.getLogger(__name__)
 
 POLL_TIMEOUT_S = 0.005
-"""Seconds that a call waits for news when there is nothing to hand over."""
+"""Seconds that a call waits for news when there is nothing to hand over, at least."""
 PACE_FACTOR = 3
-"""With merged records, how many times as long as Java was away it is made to wait."""
+"""How many times as long as Java was away it is made to wait: for news, and with merged records for more of them."""
 MAX_PACE_S = 0.010
 """Seconds that it waits at most: new requests can join when the call has returned."""
 
@@ -92,6 +94,8 @@ class RollingBatch:
         self._condition = threading.Condition()
         self._returned = 0.0
         """When the last call returned, by time.monotonic()."""
+        self._ended = False
+        """Whether a request has ended with it."""
         service.listen(self._notify)
 
     def step(self, items: Sequence[Request | None], *, reset: bool = False) -> list[Frame]:
@@ -100,6 +104,7 @@ class RollingBatch:
         With `reset` Java has forgotten every earlier request: what still runs is aborted. Never raises for what a
         request does.
         """
+        away = time.monotonic() - self._returned
         running = items.count(None)
         if reset or running != len(self._open):
             self._reset(running)
@@ -107,12 +112,15 @@ class RollingBatch:
             if item is not None:
                 self._begin(item)
         if self._merge:
-            self._pace(time.monotonic() - self._returned)
+            self._pace(away)
         if self._gathering is not None:
             self._gathering.look()
         if not self._fresh and self._open:
+            # Where there was no room, one request joins a call (RollingBatch.run), and clients often ask again at once.
+            moves = self._ended or running < len(items)
+            waiting = 0.0 if moves else min(PACE_FACTOR * away, MAX_PACE_S)
             with self._condition:
-                self._condition.wait_for(lambda: self._fresh, self._poll_timeout)
+                self._condition.wait_for(lambda: self._fresh, max(self._poll_timeout, waiting))
         frames = self._frames()
         self._returned = time.monotonic()
         return frames
@@ -139,6 +147,7 @@ class RollingBatch:
             self._open = [entry for entry, frame in zip(self._open, frames, strict=True) if not frame.last]
             self._number()
         self._fresh.extend(again)
+        self._ended = ended
         return frames
 
     def _number(self) -> None:

@@ -21,9 +21,20 @@ pytestmark = pytest.mark.skipif(available() is not None, reason=str(available())
 
 Message = tuple[dict[str, str], list[tuple[str | None, bytes]]]
 
-RUNNING: list[tuple[str | None, bytes]] = [(f"batch_{index:03d}.data", b"") for index in range(100)]
+
+def running(requests: int) -> list[tuple[str | None, bytes]]:
+    """So many that run already."""
+    return [(f"batch_{index:03d}.data", b"") for index in range(requests)]
+
+
+RUNNING = running(100)
+NEW: list[tuple[str | None, bytes]] = [("batch_100.data", b"{}"), ("batch_100.seed", b"1")]
 MESSAGES: list[Message] = [
     ({"batch_size": "100"}, RUNNING),
+    ({"batch_size": "101", "batch_100.requestId": "a"}, RUNNING + NEW),
+    ({"batch_size": "100"}, [*RUNNING[:40], ("batch_040.data", b"x"), *RUNNING[41:]]),
+    ({"batch_size": "100"}, RUNNING[1:]),
+    ({"batch_size": "1002"}, running(1002)),
     ({"batch_size": "1", "batch_000.requestId": "ü" * 300, "handler": "handle"}, [("batch_000.data", b"{}")]),
     ({}, []),
     ({"request_tracking_id": "a"}, [("data", bytes(range(256)) * 4000), (None, b"x"), ("", b"")]),
@@ -93,8 +104,8 @@ def test_messages_are_read_as_djl_python_reads_them(reading: Any, nothing: int, 
     """Cut anywhere, and several at once."""
     from djl_python import Input
 
-    # A megabyte in pieces of three bytes says no more than 70 kB in them.
-    messages = [one for one in MESSAGES if size > 3 or len(encoded(one)) < 100_000] * 2
+    # A megabyte in pieces of three bytes says no more than 3 kB in them.
+    messages = [one for one in MESSAGES if size > 3 or len(encoded(one)) < 10_000] * 2
     data = b"".join(map(encoded, messages))
     theirs, ours = Sent(pieces(data, size), nothing), Sent(pieces(data, size), nothing)
     for properties, content in messages:
@@ -122,13 +133,13 @@ def test_a_call_is_answered_before_the_next_one_comes(reading: Any) -> None:
             for _ in MESSAGES:
                 inputs = Input()
                 reading.read(inputs, theirs)
-                theirs.sendall(bytes([inputs.content.size()]))
+                theirs.sendall(struct.pack(">h", inputs.content.size()))
 
         serving = threading.Thread(target=serve)
         serving.start()
         for message in MESSAGES:
             ours.sendall(encoded(message))
-            assert ours.recv(1) == bytes([len(message[1])])
+            assert ours.recv(2) == struct.pack(">h", len(message[1]))
         serving.join()
 
 

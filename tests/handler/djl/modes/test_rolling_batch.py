@@ -104,6 +104,30 @@ def slow_java(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("slow_java")
+def test_a_call_without_news_waits_for_longer_where_calls_take_long() -> None:
+    """But not for longer than until there is some; nor where others may be about to join, as somebody has just joined
+    or ended (RollingBatch.run)."""
+    engine, batch = batch_of()
+    began = time.monotonic()
+    assert batch.step([STREAM, STREAM]) == [NOTHING, NOTHING]
+    thread = meanwhile(engine, 2, lambda: engine.say(0, Started(3), token("a", last=True)))
+    assert [(texts(frame), frame.last) for frame in batch.step([None, None])] == [(["a"], True), ([], False)]
+    assert batch.step([None]) == [NOTHING]
+    thread.join()
+    assert time.monotonic() - began < 25
+
+
+def test_a_call_without_news_waits_for_some_milliseconds_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rolling, "PACE_FACTOR", 1e9)
+    monkeypatch.setattr(rolling, "MAX_PACE_S", 0.2)
+    _, batch = batch_of()
+    batch.step([STREAM])
+    began = time.monotonic()
+    assert batch.step([None]) == [NOTHING]
+    assert time.monotonic() - began >= 0.2
+
+
+@pytest.mark.usefixtures("slow_java")
 def test_merged_records_gather_until_somebody_waits_for_a_first_one() -> None:
     engine, batch = batch_of(merge_records="true")
     batch.step([STREAM])
