@@ -109,8 +109,12 @@ def requests_of_batch(inputs: Input) -> list[Request | None]:
         prefix, dot, name = key.partition(".")
         if dot and prefix.startswith("batch_"):
             properties.setdefault(int(prefix[6:]), {})[name] = value
+    values = inputs.content.get_values()
+    if not properties and not any(values):
+        # Most calls: nothing is new.
+        return [None] * len(values)
     items: list[Request | None] = []
-    for key, value in zip(inputs.content.get_keys(), inputs.content.get_values(), strict=True):
+    for key, value in zip(inputs.content.get_keys(), values, strict=True):
         if not key.endswith(".data"):
             continue
         own = properties.get(len(items))

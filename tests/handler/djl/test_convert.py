@@ -166,6 +166,16 @@ def test_an_item_of_a_batch_may_have_no_content(convert: Any) -> None:
     assert (first.body, second.body) == (b"", b"{}")
 
 
+def test_of_a_rolling_batch_requests_that_run_have_nothing_more_to_say(convert: Any) -> None:
+    """A new one has properties at least, whatever its body is."""
+    content: list[tuple[str | None, bytes]] = [(f"batch_{index:03d}.data", b"") for index in range(3)]
+    assert convert.requests_of_batch(received({"batch_size": "3"}, content)) == [None] * 3
+    properties = {"batch_size": "4", "batch_003.requestId": "a"}
+    *running, new = convert.requests_of_batch(received(properties, [*content, ("batch_003.data", b"")]))
+    assert running == [None] * 3
+    assert (new.body, new.request_id) == (b"", "a")
+
+
 def test_of_a_rolling_batch_the_names_of_clients_are_theirs(convert: Any) -> None:
     properties = {"batch_size": "2", "batch_001.reset_rollingbatch": "true", "batch_001.batch_000.data": "x"}
     content: list[tuple[str | None, bytes]] = [
