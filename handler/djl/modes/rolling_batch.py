@@ -32,11 +32,13 @@ __all__ = ["RollingBatch"]
 log = logging.getLogger(__name__)
 
 POLL_TIMEOUT_S = 0.005
-"""Seconds that a call waits for news when there is nothing to hand over, at least."""
+"""Seconds that a call waits for news when there is nothing to hand over."""
+PATIENCE = 2
+"""How many times as long it waits where calls take long: new requests can join when it has returned."""
 PACE_FACTOR = 3
-"""How many times as long as Java was away it is made to wait: for news, and with merged records for more of them."""
+"""How many times as long as Java was away it is made to wait: for news, or with merged records for more of them."""
 MAX_PACE_S = 0.010
-"""Seconds that it waits at most: new requests can join when the call has returned."""
+"""Seconds that merged records wait at most, for the same reason."""
 
 
 class _Open:
@@ -118,9 +120,11 @@ class RollingBatch:
         if not self._fresh and self._open:
             # Where there was no room, one request joins a call (RollingBatch.run), and clients often ask again at once.
             moves = self._ended or running < len(items)
-            waiting = 0.0 if moves else min(PACE_FACTOR * away, MAX_PACE_S)
+            waiting = self._poll_timeout
+            if not (moves or self._merge):
+                waiting = min(max(waiting, PACE_FACTOR * away), PATIENCE * waiting)
             with self._condition:
-                self._condition.wait_for(lambda: self._fresh, max(self._poll_timeout, waiting))
+                self._condition.wait_for(lambda: self._fresh, waiting)
         frames = self._frames()
         self._returned = time.monotonic()
         return frames
