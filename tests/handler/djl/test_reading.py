@@ -104,8 +104,8 @@ def test_messages_are_read_as_djl_python_reads_them(reading: Any, nothing: int, 
     """Cut anywhere, and several at once."""
     from djl_python import Input
 
-    # A megabyte in pieces of three bytes says no more than 3 kB in them.
-    messages = [one for one in MESSAGES if size > 3 or len(encoded(one)) < 10_000] * 2
+    # A megabyte in pieces of three bytes says no more than 70 kB in them.
+    messages = [one for one in MESSAGES if size > 3 or len(encoded(one)) < 100_000] * 2
     data = b"".join(map(encoded, messages))
     theirs, ours = Sent(pieces(data, size), nothing), Sent(pieces(data, size), nothing)
     for properties, content in messages:
